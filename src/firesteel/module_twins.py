@@ -18,8 +18,8 @@ ORIGINAL, _AGAIN = "_firesteel_original", "_firesteel_again"
 
 def original_of(module: torch.nn.Module) -> torch.nn.Module:
     """The module behind a twin; any other as it is."""
-    found: torch.nn.Module = getattr(type(module), ORIGINAL, module)
-    return found
+    original: torch.nn.Module = getattr(type(module), ORIGINAL, module)
+    return original
 
 
 def make_twin(module: torch.nn.Module, again: Callable[[torch.nn.Module], Any],

@@ -406,8 +406,8 @@ for _cls in (staticmethod, classmethod, property):
 
 def _load_name(frame: Frame, name: str) -> Value:
     assert frame.class_locals is not None
-    found = frame.class_locals.items.get(name)
-    return found[1] if found is not None else frame.load_global(name)
+    binding = frame.class_locals.items.get(name)
+    return binding[1] if binding is not None else frame.load_global(name)
 
 
 @opcode("LOAD_NAME")
@@ -441,8 +441,8 @@ def load_classderef(frame: Frame, inst: Instruction) -> None:
     if inst.op == "LOAD_FROM_DICT_OR_DEREF":
         frame.pop()
     name = str(inst.argval)
-    found = frame.class_locals.items.get(name)
-    value = found[1] if found is not None else frame.cells[name].load(frame.tx)
+    binding = frame.class_locals.items.get(name)
+    value = binding[1] if binding is not None else frame.cells[name].load(frame.tx)
     if value is None:
         raise frame.tx.raised(NameError(
             f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"))

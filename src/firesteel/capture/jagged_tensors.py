@@ -57,13 +57,13 @@ def wrap_jagged(tx: Tracer, real: Any, source: Source) -> Value:
         nodes.append(known.node)
         fakes.append(known.fake)
     make = MakeJagged(spec)
-    made = make(*fakes)
+    jagged = make(*fakes)
     node = tx.graph.call(make, tuple(nodes), {}, tx.user_frames())
-    node.meta["example_value"] = made
-    value = JaggedTensorValue(node, made, source, kind, real)
+    node.meta["example_value"] = jagged
+    value = JaggedTensorValue(node, jagged, source, kind, real)
     tx.torch_functions.wrappers.append(value)
-    tx.tensor_of_fake[id(made)] = value
-    tx.kept_alive.append(made)
+    tx.tensor_of_fake[id(jagged)] = value
+    tx.kept_alive.append(jagged)
     tx.effects.version += 1
     return value
 
@@ -74,8 +74,8 @@ def find_lengths(tx: Tracer, tensors: list[JaggedTensorValue]) -> bool:
     for tensor in unknown:
         if tensor.source is not None:
             with torch_compat.without_modes():
-                found = [(find, find(tensor.real)) for find in (nested.shortest_of, nested.longest_of)]
-            parts = [tx.wrap(length, call_source(tensor.source, find)).realize() for find, length in found]
+                lengths = [(find, find(tensor.real)) for find in (nested.shortest_of, nested.longest_of)]
+            parts = [tx.wrap(length, call_source(tensor.source, find)).realize() for find, length in lengths]
         else:
             sizes = tensor.part(tx, "_lengths")
             if sizes.is_constant():

@@ -52,12 +52,12 @@ class ExactScalar(ArrayValue):
         if self.made is None:
             number = number_rules.as_int(self.tx, self.exact) if self.dtype == bool else self.exact
             dtype = ConstantValue(torch.int64)
-            made = self.tx.call_torch(torch.full, [TupleValue([]), number], {"dtype": dtype})
+            scalar = self.tx.call_torch(torch.full, [TupleValue([]), number], {"dtype": dtype})
             if self.dtype == bool:
-                made = self.tx.call_torch("bool", [made], {})
-            assert isinstance(made, TensorValue)
-            self.made = made
-            self.tx.array_state.memories.add(made.fake.storage_key)
+                scalar = self.tx.call_torch("bool", [scalar], {})
+            assert isinstance(scalar, TensorValue)
+            self.made = scalar
+            self.tx.array_state.memories.add(scalar.fake.storage_key)
         return self.made
 
     @property

@@ -123,22 +123,22 @@ def wrap_wrapper(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
     make = MakeWrapper(spec, carriers)
     try:
         with watched(tx, [kind], []):
-            made: Any = make(*fakes)
-            made_kind = type(made)
-            is_whole = made_kind is not kind or has_members(real, other_members(made))
+            wrapper: Any = make(*fakes)
+            made_kind = type(wrapper)
+            is_whole = made_kind is not kind or has_members(real, other_members(wrapper))
     except GraphBreak as cause:
         return OpaqueValue(real, source, f"a tensor subclass: {cause.reason}")
     if not is_whole:
         return OpaqueValue(real, source, "a tensor subclass with attributes that __tensor_unflatten__ does not set")
     if made_kind is not kind:
         return OpaqueValue(real, source, f"a tensor subclass of which __tensor_unflatten__ makes {made_kind.__name__}")
-    tx.guard(source, "attributes", "{k[0]}({0}, {k[1]})", (has_members, other_members(made)))
+    tx.guard(source, "attributes", "{k[0]}({0}, {k[1]})", (has_members, other_members(wrapper)))
     node = tx.graph.call(make, tuple(nodes), {}, tx.user_frames())
-    node.meta["example_value"] = made
-    value = WrapperTensorValue(node, made, source, kind, real)
+    node.meta["example_value"] = wrapper
+    value = WrapperTensorValue(node, wrapper, source, kind, real)
     tx.torch_functions.wrappers.append(value)
-    tx.tensor_of_fake[id(made)] = value
-    tx.kept_alive.append(made)
+    tx.tensor_of_fake[id(wrapper)] = value
+    tx.kept_alive.append(wrapper)
     tx.effects.version += 1
     return value
 

@@ -194,13 +194,13 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
 
 def wrappers_in(values: list[Any]) -> list[Any]:
     """The tensors that are made of others, among arguments; not those whose class is torch's own."""
-    found: list[Any] = []
+    wrappers: list[Any] = []
     for value in values:
         if isinstance(value, (list, tuple)):
-            found += wrappers_in(list(value))
+            wrappers += wrappers_in(list(value))
         elif type(value) is not FakeTensor and isinstance(value, torch.Tensor) and not is_jagged(value):
-            found.append(value)
-    return found
+            wrappers.append(value)
+    return wrappers
 
 
 def _decided(tx: Tracer, value: Value) -> Value:

@@ -165,8 +165,8 @@ def _stand_in_class(cls: type) -> type:
         return StandIn
     bases = [base for base in cls.__bases__ if issubclass(base, torch.Tensor)]
     metaclass: Any = type(torch.Tensor)
-    made: type = metaclass(cls.__name__, tuple(_stand_in_class(base) for base in bases), {"program_class": cls})
-    return made
+    stand_in: type = metaclass(cls.__name__, tuple(_stand_in_class(base) for base in bases), {"program_class": cls})
+    return stand_in
 
 
 class StandInMode(subclasses.FunctionMode):
@@ -240,11 +240,11 @@ class _NativeCall:
         known = self.stand_ins.get(id(value))
         if known is not None:
             return known
-        made = self.make(value)
+        obj = self.make(value)
         if not isinstance(value, ConstantValue):
-            self.values[id(made)] = (made, value)
-            self.stand_ins[id(value)] = made
-        return made
+            self.values[id(obj)] = (obj, value)
+            self.stand_ins[id(value)] = obj
+        return obj
 
     def make(self, value: Value) -> Any:
         tx = self.tx
@@ -467,11 +467,11 @@ def call_make_subclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) 
             not isinstance(data, TensorValue) or issubclass(cls.cls, TORCHS_OWN[1:]):
         raise GraphBreak("_make_subclass() with unusual arguments")
     with tx.torch_functions.disabled():
-        made = data.call_method(tx, "detach", [], {})
-        assert isinstance(made, TensorValue)
+        alias = data.call_method(tx, "detach", [], {})
+        assert isinstance(alias, TensorValue)
         if "require_grad" in named and tx.truth(named["require_grad"]):
-            made.call_method(tx, "requires_grad_", [], {})
-    return as_subclass(tx, made, cls.cls, fresh=True)
+            alias.call_method(tx, "requires_grad_", [], {})
+    return as_subclass(tx, alias, cls.cls, fresh=True)
 
 
 @handles(subclasses.new_tensor)
@@ -498,12 +498,12 @@ def call_tensor_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: 
     raw, owner = tx.objects.find_on_class(cls, "__new__", tx)
     function = raw.__func__ if isinstance(raw, staticmethod) else raw
     if isinstance(function, types.FunctionType) and owner is not None:
-        made = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
+        tensor = tx.call(tx.python_object(function), [value, *args], kwargs).realize()
     else:
-        made = call_new(tx, [value, *args], kwargs).realize()
-    if not issubclass(made.python_type(), cls):
-        return made
+        tensor = call_new(tx, [value, *args], kwargs).realize()
+    if not issubclass(tensor.python_type(), cls):
+        return tensor
     init, init_owner = tx.objects.find_on_class(cls, "__init__", tx)
     if isinstance(init, types.FunctionType) and init_owner is not None:
-        tx.call(tx.objects.class_member(tx, cls, "__init__", init, init_owner), [made, *args], kwargs)
-    return made
+        tx.call(tx.objects.class_member(tx, cls, "__init__", init, init_owner), [tensor, *args], kwargs)
+    return tensor

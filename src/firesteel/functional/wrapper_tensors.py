@@ -179,8 +179,8 @@ class Carriers:
             return whole
         spec = self.spec
         assert spec is not None and len(parts) == spec.count
-        made = rebuild(spec, parts)  # type: ignore[arg-type]
-        return made if whole is None else made + whole
+        own = rebuild(spec, parts)  # type: ignore[arg-type]
+        return own if whole is None else own + whole
 
 
 class _Carry(torch.autograd.Function):
@@ -309,9 +309,9 @@ def _like(gradient: torch.Tensor, spec: WrapperSpec) -> torch.Tensor:
         return gradient
     coerce = getattr(gradient, "__coerce_same_metadata_as_tangent__", None)
     if coerce is not None:
-        made = coerce(spec.context) if type(gradient) is spec.cls else coerce(spec.context, spec.cls)
-        if type(made) is spec.cls and spec_of(made).count == spec.count:
-            return made  # type: ignore[no-any-return]
+        coerced = coerce(spec.context) if type(gradient) is spec.cls else coerce(spec.context, spec.cls)
+        if type(coerced) is spec.cls and spec_of(coerced).count == spec.count:
+            return coerced  # type: ignore[no-any-return]
     raise RuntimeError(
         f"the gradient of a {spec.cls.__name__} that compiled code has returned is a {type(gradient).__name__}, "
         "or one with another context; backward was compiled for gradients of the result's own kind. Compute the "

@@ -227,10 +227,10 @@ def _converted(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) 
 @passed_over
 def _method_caller(compiler: Compiler, target: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``operator.methodcaller(name, ...)(obj)``."""
-    made = target.__reduce__()
-    if len(args) != 1 or kwargs or made[0] is not operator.methodcaller:
+    recipe = target.__reduce__()
+    if len(args) != 1 or kwargs or recipe[0] is not operator.methodcaller:
         return target(*args, **kwargs)
-    name, *given = made[1]
+    name, *given = recipe[1]
     return compiler.nested(compiler.protocols.attribute(args[0], name))(*given)
 
 
@@ -269,12 +269,12 @@ def _constructor(compiler: Compiler, cls: Any) -> Any:
 def _construct(compiler: Compiler, cls: Any, new: Any, init: Any, /, *args: Any, **kwargs: Any) -> Any:
     from .nested_calls import NestedCall
 
-    made = object.__new__(cls) if new is MISSING else NestedCall(compiler, new)(cls, *args, **kwargs)
-    if init is not MISSING and isinstance(made, cls):
-        own = member(type(made), "__init__")
-        result = NestedCall(compiler, init)(made, *args, **kwargs) if own is init else own(made, *args, **kwargs)
+    obj = object.__new__(cls) if new is MISSING else NestedCall(compiler, new)(cls, *args, **kwargs)
+    if init is not MISSING and isinstance(obj, cls):
+        own = member(type(obj), "__init__")
+        result = NestedCall(compiler, init)(obj, *args, **kwargs) if own is init else own(obj, *args, **kwargs)
         if result is not None:
             raise TypeError(f"__init__() should return None, not '{type(result).__name__}'")
-    return made
+    return obj
 
 

@@ -124,9 +124,9 @@ def _failure(guard: Guard, values: Values) -> FailedGuard | None:
     is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
     is_text = guard.kind == "constant" and type(scope.get("v0")) is str
     content = "length" if guard.kind == "length" else "text" if is_text else ""
-    found = _found(scope["v0"]) if guard.source else ""
-    before, now = _both_values(part, values) or ("", found)
-    return FailedGuard(part.describe(), name, found, is_shape, content, guard.frames, before, now)
+    text = _found(scope["v0"]) if guard.source else ""
+    before, now = _both_values(part, values) or ("", text)
+    return FailedGuard(part.describe(), name, text, is_shape, content, guard.frames, before, now)
 
 
 def _number_before(entry: Entry, source: Source) -> Any:
@@ -161,8 +161,8 @@ def _both_values(guard: Guard, values: Values) -> tuple[str, str] | None:
 def _sides(condition: str, scope: dict[str, Any]) -> tuple[str, str] | None:
     """What was and what is, of a condition that does not hold."""
     for sign in (" == ", " is not ", " is "):
-        left, found, right = condition.partition(sign)
-        if found:
+        left, separator, right = condition.partition(sign)
+        if separator:
             before, now = (_found(eval(side, scope)) for side in (right, left))
             return f"not {before}" if sign == " is not " else before, now
     return ("it was not there", "it is there") if " not in " in condition else None

@@ -220,9 +220,9 @@ class Protocols:
                     return present
                 if missing is not None:
                     return missing(index)
-                made = self.compiler.nested(value.default_factory)()  # type: ignore[attr-defined]
-                value[index] = made
-                return made
+                default = self.compiler.nested(value.default_factory)()  # type: ignore[attr-defined]
+                value[index] = default
+                return default
         return value[index]
 
     @passed_over

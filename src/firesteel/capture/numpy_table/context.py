@@ -232,12 +232,12 @@ class Context:
         """The dimensions that an ``axis`` argument names; all of them for None."""
         if axis is None:
             return tuple(range(ndim))
-        found = tuple(self.axis(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,)))
-        if len(set(found)) != len(found):
+        dims = tuple(self.axis(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+        if len(set(dims)) != len(dims):
             raise GraphBreak("an axis that is named twice")
-        if not found and ndim:
+        if not dims and ndim:
             raise GraphBreak("axis=() of an array with dimensions")
-        return found
+        return dims
 
     def axis(self, axis: Any, ndim: int) -> int:
         number = self.integer(axis)
@@ -254,14 +254,14 @@ class Context:
     def shape(self, shape: Any) -> tuple[Any, ...]:
         """Sizes that a caller names."""
         sizes = shape if isinstance(shape, (tuple, list, range)) else (shape,)
-        found = []
+        numbers = []
         for size in sizes:
             if isinstance(size, ArrayValue):
                 if size.ndim or size.dtype.kind not in "iu":
                     raise GraphBreak("sizes in an array of NumPy's")
                 size = record(self.tx, "item", (self.tensor(size),), {})
-            found.append(size if isinstance(size, torch.SymInt) else size.__index__())
-        return tuple(found)
+            numbers.append(size if isinstance(size, torch.SymInt) else size.__index__())
+        return tuple(numbers)
 
 
 def _strong(leaf: Any) -> Any:

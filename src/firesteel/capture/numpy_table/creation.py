@@ -67,9 +67,9 @@ def full(ctx: Context, shape: Any, fill_value: Any, dtype: Any = None, order: An
     value = fill_value if is_number(fill_value) or isinstance(fill_value, numpy.generic) else ctx.asarray(fill_value)
     kind = dtype_argument(dtype) or (value.dtype if not is_number(value) else result_type(value))
     if isinstance(value, ArrayValue):
-        made = ctx.make(torch.empty, ctx.shape(shape), dtype=torch_dtype(kind))
-        made.copy_(ctx.cast_to(value, kind))
-        return _in_order(ctx, made, order)
+        filled = ctx.make(torch.empty, ctx.shape(shape), dtype=torch_dtype(kind))
+        filled.copy_(ctx.cast_to(value, kind))
+        return _in_order(ctx, filled, order)
     if kind.kind in "iu" and isinstance(value, (float, numpy.floating)):
         value = int(value)
     return _in_order(ctx, ctx.full(ctx.shape(shape), value, kind), order)
@@ -79,13 +79,15 @@ def _like(ctx: Context, a: Any, value: Any, dtype: Any, order: Any, shape: Any) 
     array = ctx.asarray(a)
     kind = dtype_argument(dtype, array.dtype)
     sizes = array.shape if shape is None else ctx.shape(shape)
-    made: Any = full(ctx, sizes, value, kind)
+    filled: Any = full(ctx, sizes, value, kind)
     letter = order_argument(order, "K")
     if len(sizes) == array.ndim:
         layout = asked_order(array, letter)
     else:  # NumPy keeps no order of other dimensions
-        layout = asked_order(made, "F" if letter == "A" and is_by_columns(array) else letter)
-    return made if lies_in(made.tensor.fake, layout) else ctx.array(in_order(ctx.tensor(made), layout, always=True))
+        layout = asked_order(filled, "F" if letter == "A" and is_by_columns(array) else letter)
+    if lies_in(filled.tensor.fake, layout):
+        return filled
+    return ctx.array(in_order(ctx.tensor(filled), layout, always=True))
 
 
 @function(numpy.zeros_like, numpy.empty_like)
@@ -198,14 +200,14 @@ def array(ctx: Context, obj: Any, dtype: Any = None, *, copy: Any = True, order:
         if copy is False:
             raise GraphBreak("np.array of a tensor with copy=False, which tensors refuse")
         obj = _of_tensor(ctx, obj)
-    made = _ordered_array(ctx, obj, dtype, order_argument(order, "K"), copy is True)
-    if copy is False and made is not obj:
+    result = _ordered_array(ctx, obj, dtype, order_argument(order, "K"), copy is True)
+    if copy is False and result is not obj:
         raise GraphBreak("np.array with copy=False of what has to be copied")
-    if made.ndim < ctx.integer(ndmin):
-        if not is_by_rows(made):
+    if result.ndim < ctx.integer(ndmin):
+        if not is_by_rows(result):
             raise GraphBreak("np.array with ndmin= of an array that does not lie in memory by rows")
-        made = ctx.array(ctx.tensor(made).reshape((*(1,) * (ndmin - made.ndim), *made.shape)))
-    return made
+        result = ctx.array(ctx.tensor(result).reshape((*(1,) * (ndmin - result.ndim), *result.shape)))
+    return result
 
 
 def _ordered_array(ctx: Context, obj: Any, dtype: Any, order: str, copy: bool) -> ArrayValue:
@@ -224,10 +226,10 @@ def _ordered_array(ctx: Context, obj: Any, dtype: Any, order: str, copy: bool) -
 
 @function(numpy.ascontiguousarray)
 def contiguous_array(ctx: Context, a: Any, dtype: Any = None) -> Any:
-    made: ArrayValue = asarray(ctx, a, dtype)
-    if not made.ndim:
-        return ctx.call(numpy.atleast_1d, made)
-    return made if is_by_rows(made) else _copied(ctx, made, "C")
+    array: ArrayValue = asarray(ctx, a, dtype)
+    if not array.ndim:
+        return ctx.call(numpy.atleast_1d, array)
+    return array if is_by_rows(array) else _copied(ctx, array, "C")
 
 
 @function(numpy.asfortranarray)
@@ -308,14 +310,14 @@ def meshgrid(ctx: Context, *xi: Any, copy: bool = True, sparse: bool = False, in
     if indexing == "xy" and count > 1:
         order[:2] = [1, 0]
     sizes = [arrays[at].shape[0] for at in order]
-    found = []
+    grids = []
     for position, one in enumerate(arrays):
         shape = [1] * count
         shape[order.index(position)] = one.shape[0]
         placed = one.reshape(shape)
-        found.append(ctx.array((placed if sparse else placed.expand(sizes)).clone(
+        grids.append(ctx.array((placed if sparse else placed.expand(sizes)).clone(
             memory_format=torch.contiguous_format)))
-    return tuple(found)
+    return tuple(grids)
 
 
 @function(numpy.indices)
@@ -343,8 +345,8 @@ def vander(ctx: Context, x: Any, N: Any = None, increasing: bool = False) -> Any
     count = array.shape[0] if N is None else ctx.integer(N)
     column = ctx.cast_to(array, kind).reshape((-1, 1))
     powers = ctx.make(torch.arange, count, dtype=torch_dtype(kind))
-    made = torch.pow(column, powers)
-    return ctx.array(made if increasing else made.flip(1))
+    columns = torch.pow(column, powers)
+    return ctx.array(columns if increasing else columns.flip(1))
 
 
 @function(numpy.diag)

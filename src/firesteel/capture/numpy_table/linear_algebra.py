@@ -47,10 +47,10 @@ def matmul(ctx: Context, a: Any, b: Any, out: Any = None, dtype: Any = None) -> 
     (x, y), kind = _operands(ctx, one, two)
     if kind.kind == "b":
         x, y = x.to(torch.int64), y.to(torch.int64)
-    made = _product(ctx, torch.matmul(x, y), kind)
+    product = _product(ctx, torch.matmul(x, y), kind)
     if out is not None:
-        return ctx.write_result(out, ctx.tensor(made))
-    return made
+        return ctx.write_result(out, ctx.tensor(product))
+    return product
 
 
 @function(numpy.dot)
@@ -103,9 +103,9 @@ def tensordot(ctx: Context, a: Any, b: Any, axes: Any = 2) -> ArrayValue:
             *dims, strict=True)):  # torch takes a size of 1 beside any other
         raise GraphBreak("a product of NumPy arrays over dimensions of different sizes")
     (x, y), kind = _operands(ctx, one, two)
-    made = _product(ctx, torch.tensordot(x, y, dims), kind)
-    made.scalar = False
-    return made
+    product = _product(ctx, torch.tensordot(x, y, dims), kind)
+    product.scalar = False
+    return product
 
 
 @function(numpy.einsum)
@@ -117,10 +117,10 @@ def einsum(ctx: Context, *operands: Any, optimize: Any = False, dtype: Any = Non
     arrays = [ctx.asarray(one) for one in operands[1:]]
     if len(arrays) == 1 and _einsum_is_view(text, arrays[0].ndim):
         raise GraphBreak("np.einsum that gives a view")
-    made: Tensor = torch.einsum(text, *tensors)
-    made = ctx.cast(made != 0 if kind.kind == "b" else made, kind)
-    made = as_numpy_lays_out(made, arrays, lambda *small: numpy.einsum(text, *small), by_rows=False)
-    return ctx.array_or_scalar(made)
+    product: Tensor = torch.einsum(text, *tensors)
+    product = ctx.cast(product != 0 if kind.kind == "b" else product, kind)
+    product = as_numpy_lays_out(product, arrays, lambda *small: numpy.einsum(text, *small), by_rows=False)
+    return ctx.array_or_scalar(product)
 
 
 def _einsum_is_view(text: str, ndim: int) -> bool:
@@ -283,30 +283,30 @@ def norm(ctx: Context, x: Any, ord: Any = None, axis: Any = None, keepdims: Any 
         raise GraphBreak(f"np.linalg.norm of matrices with ord={ord!r}")
     kept = bool(keepdims)
     if ord in (None, 2, "fro"):
-        made = torch.sqrt((traced * traced).sum(dim=dims, keepdim=kept))
+        norms = torch.sqrt((traced * traced).sum(dim=dims, keepdim=kept))
     elif ord in (1, numpy.inf, -numpy.inf):
         reduce: Any = {1: torch.sum, numpy.inf: torch.amax, -numpy.inf: torch.amin}[ord]
-        made = reduce(torch.abs(traced), dims, kept)
+        norms = reduce(torch.abs(traced), dims, kept)
     elif isinstance(ord, (int, float)) and ord > 0:
-        made = torch.pow(torch.pow(torch.abs(traced), ord).sum(dim=dims, keepdim=kept), 1 / ord)
+        norms = torch.pow(torch.pow(torch.abs(traced), ord).sum(dim=dims, keepdim=kept), 1 / ord)
     else:
         raise GraphBreak(f"np.linalg.norm with ord={ord!r}")
-    if axis is None and kept and made.ndim != array.ndim:
-        made = made.reshape((1,) * array.ndim)
+    if axis is None and kept and norms.ndim != array.ndim:
+        norms = norms.reshape((1,) * array.ndim)
     along = None if axis is None else tuple(dims) if len(dims) > 1 else dims[0]
     return ctx.array_or_scalar(as_numpy_lays_out(
-        made, array, lambda small: numpy.linalg.norm(small, ord, along, keepdims=kept)))
+        norms, array, lambda small: numpy.linalg.norm(small, ord, along, keepdims=kept)))
 
 
 # np.fft
 
 
-def _transformed(ctx: Context, name: str, array: ArrayValue, made: Tensor, **along: Any) -> ArrayValue:
+def _transformed(ctx: Context, name: str, array: ArrayValue, spectrum: Tensor, **along: Any) -> ArrayValue:
     """The result of a transform as NumPy lays it out."""
-    if made.dtype.is_complex:
-        made = made.resolve_conj()
+    if spectrum.dtype.is_complex:
+        spectrum = spectrum.resolve_conj()
     like: Any = getattr(numpy.fft, name)
-    return ctx.array(as_numpy_lays_out(made, array, lambda small: like(small.astype(array.dtype), **along)))
+    return ctx.array(as_numpy_lays_out(spectrum, array, lambda small: like(small.astype(array.dtype), **along)))
 
 
 def _by_numpy(ctx: Context, name: str, traced: Tensor, size: Any, dim: int, norm: Any) -> Tensor | None:
@@ -338,9 +338,9 @@ def _transform(name: str, real_input: bool) -> None:
             raise GraphBreak(f"np.fft.{name} of nothing")
         size = None if n is None else ctx.integer(n)
         dim = ctx.axis(axis, array.ndim)
-        made = _by_numpy(ctx, name, traced, size, dim, norm)
-        made = torch_function(traced, size, dim, norm) if made is None else made
-        return _transformed(ctx, name, array, made, axis=dim)
+        spectrum = _by_numpy(ctx, name, traced, size, dim, norm)
+        spectrum = torch_function(traced, size, dim, norm) if spectrum is None else spectrum
+        return _transformed(ctx, name, array, spectrum, axis=dim)
 
     function(getattr(numpy.fft, name))(transform)
 

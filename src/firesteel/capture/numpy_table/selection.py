@@ -251,9 +251,9 @@ function(numpy.triu)(_triangle(torch.triu))
 
 def _triangle_indices(name: str) -> Any:
     def indices(ctx: Context, n: Any, k: Any = 0, m: Any = None) -> Any:
-        made: Any = getattr(torch, name)
+        torch_function: Any = getattr(torch, name)
         rows, columns = ctx.integer(n), ctx.integer(n if m is None else m)
-        both = ctx.make(made, rows, columns, ctx.integer(k), dtype=torch.int64)
+        both = ctx.make(torch_function, rows, columns, ctx.integer(k), dtype=torch.int64)
         return ctx.array(both[0].clone()), ctx.array(both[1].clone())
 
     return indices
@@ -294,10 +294,10 @@ def round_(ctx: Context, a: Any, decimals: Any = 0, out: Any = None) -> Any:
     scale = 10.0 ** abs(places)
     one, two = (numpy.multiply, numpy.divide) if places > 0 else (numpy.divide, numpy.multiply)
     scaled = call_ufunc(ctx, numpy.rint, call_ufunc(ctx, one, array, scale))
-    made = call_ufunc(ctx, two, scaled, scale, out=out)
-    traced = ctx.tensor(made)
+    rounded = call_ufunc(ctx, two, scaled, scale, out=out)
+    traced = ctx.tensor(rounded)
     placed = rows_or_columns(traced, array)
-    return made if out is not None or placed is traced else ctx.array(placed, made.scalar)
+    return rounded if out is not None or placed is traced else ctx.array(placed, rounded.scalar)
 
 
 @function(numpy.fix)
@@ -329,10 +329,10 @@ def angle(ctx: Context, z: Any, deg: bool = False) -> Any:
     array = ctx.asarray(z)
     if array.dtype.kind == "c":
         parts = real(ctx, array), imag(ctx, array)
-        made = call_ufunc(ctx, numpy.arctan2, parts[1], parts[0])
+        angles = call_ufunc(ctx, numpy.arctan2, parts[1], parts[0])
     else:
-        made = call_ufunc(ctx, numpy.arctan2, 0, array)
-    return call_ufunc(ctx, numpy.multiply, made, 180 / numpy.pi) if deg else made
+        angles = call_ufunc(ctx, numpy.arctan2, 0, array)
+    return call_ufunc(ctx, numpy.multiply, angles, 180 / numpy.pi) if deg else angles
 
 
 @function(numpy.isclose)

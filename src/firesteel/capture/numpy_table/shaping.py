@@ -451,10 +451,10 @@ def pad(ctx: Context, array: Any, pad_width: Any, mode: Any = "constant", *, con
         if isinstance(value, (tuple, list, ArrayValue)):
             raise GraphBreak("np.pad with several constants")
         sizes = [size + before + after for size, (before, after) in zip(base.shape, widths, strict=True)]
-        made = ctx.full(sizes, value, base.dtype)
+        padded = ctx.full(sizes, value, base.dtype)
         inside = tuple(slice(before, before + size) for size, (before, _) in zip(base.shape, widths, strict=True))
-        record(ctx.tx, "copy_", (made[inside] if inside else made, traced), {})
-        return ctx.array(rows_or_columns(made, base))
+        record(ctx.tx, "copy_", (padded[inside] if inside else padded, traced), {})
+        return ctx.array(rows_or_columns(padded, base))
     if mode not in ("edge", "reflect", "wrap", "symmetric"):
         raise GraphBreak(f"np.pad with mode {mode!r}")
     for dim, (before, after) in enumerate(widths):
@@ -470,8 +470,8 @@ def pad(ctx: Context, array: Any, pad_width: Any, mode: Any = "constant", *, con
 def _widths(ctx: Context, pad_width: Any, ndim: int) -> list[tuple[int, int]]:
     if isinstance(pad_width, (dict, ArrayValue)):
         raise GraphBreak("np.pad with widths in an array or a dictionary", "give a tuple of pairs of numbers")
-    found = numpy.broadcast_to(numpy.asarray(pad_width), (ndim, 2))
-    return [(int(before), int(after)) for before, after in found]
+    widths = numpy.broadcast_to(numpy.asarray(pad_width), (ndim, 2))
+    return [(int(before), int(after)) for before, after in widths]
 
 
 @function(numpy.delete)

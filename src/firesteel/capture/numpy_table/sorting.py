@@ -182,10 +182,10 @@ def quantile(ctx: Context, a: Any, q: Any, axis: Any = None, out: Any = None, ov
         raise GraphBreak("np.quantile of nothing")
     rows = _with_sorted(ctx, rows, [place for one in wanted for place in _beside(one * (count - 1), count)])
     missing = torch.isnan(rows[..., -1])
-    found = [torch.where(missing, math.nan, _at(rows, one * (count - 1))) for one in wanted]
+    quantiles = [torch.where(missing, math.nan, _at(rows, one * (count - 1))) for one in wanted]
     if not isinstance(q, (list, tuple)):
-        return _placed(ctx, array, laid_out(found[0], range(found[0].ndim)), dims, keepdims)
-    return _placed(ctx, array, torch.stack(found), dims, keepdims, leading=1)
+        return _placed(ctx, array, laid_out(quantiles[0], range(quantiles[0].ndim)), dims, keepdims)
+    return _placed(ctx, array, torch.stack(quantiles), dims, keepdims, leading=1)
 
 
 @function(numpy.percentile)

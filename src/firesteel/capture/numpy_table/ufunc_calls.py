@@ -165,8 +165,8 @@ def accumulate(ctx: Context, ufunc: Any, array: Any, axis: Any = 0, dtype: Any =
     if ufunc in (numpy.maximum, numpy.minimum) and dtype is None and out is None:
         running = torch.cummax if ufunc is numpy.maximum else torch.cummin
         dim = ctx.axis(axis, array.ndim)
-        made = record(ctx.tx, running, (ctx.tensor(array), dim), {})[0]
-        return ctx.array(as_numpy_lays_out(made, array, lambda small: ufunc.accumulate(small, axis=dim)))
+        extremes = record(ctx.tx, running, (ctx.tensor(array), dim), {})[0]
+        return ctx.array(as_numpy_lays_out(extremes, array, lambda small: ufunc.accumulate(small, axis=dim)))
     raise GraphBreak(f"np.{ufunc.__name__}.accumulate is not captured")
 
 

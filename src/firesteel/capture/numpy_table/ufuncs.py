@@ -230,22 +230,23 @@ def power(a: Tensor, b: Tensor) -> Any:
                              "use an array of floats")
     elif _is_integer(a) and not (isinstance(b, int) and b >= 0):
         raise GraphBreak("a power of integers whose exponent may be negative")
-    made = torch.pow(a, b)
-    return _complex_power(a, b, made) if made.dtype.is_complex else made
+    powers = torch.pow(a, b)
+    return _complex_power(a, b, powers) if powers.dtype.is_complex else powers
 
 
-def _complex_power(a: Tensor, b: Tensor, made: Tensor) -> Any:
+def _complex_power(a: Tensor, b: Tensor, powers: Tensor) -> Any:
     """NumPy's powers of zero and powers to zero."""
-    part = torch.full_like(made.real, math.nan)
+    part = torch.full_like(powers.real, math.nan)
     missing = torch.complex(part, part)
     if is_number(b):
         if isinstance(b, SYMBOLIC):
             raise GraphBreak("a complex number to a power that varies")
-        return torch.ones_like(made) if b == 0 else torch.where(a == 0, torch.zeros_like(made) if b > 0 else missing,
-                                                                made)
+        if b == 0:
+            return torch.ones_like(powers)
+        return torch.where(a == 0, torch.zeros_like(powers) if b > 0 else missing, powers)
     vanishes = b.real > 0 if _ZERO_TO_COMPLEX else (b.real > 0) & (b.imag == 0)
-    zero: Any = torch.where(vanishes, torch.zeros_like(made), missing)
-    return torch.where(b == 0, 1.0, torch.where(a == 0, zero, made)).to(made.dtype)
+    zero: Any = torch.where(vanishes, torch.zeros_like(powers), missing)
+    return torch.where(b == 0, 1.0, torch.where(a == 0, zero, powers)).to(powers.dtype)
 
 
 with numpy.errstate(all="ignore"):

@@ -123,9 +123,9 @@ class ArrayValue(Value):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "__class__":
             return tx.python_object(self.python_type())
-        found = tx.arrays.attribute(tx, self, name)
-        if found is not None:
-            return found
+        attribute = tx.arrays.attribute(tx, self, name)
+        if attribute is not None:
+            return attribute
         if not hasattr(self.python_type(), name):
             kind = self.python_type()
             owner = kind.__name__ if self.scalar else "numpy.ndarray"

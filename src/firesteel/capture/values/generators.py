@@ -37,9 +37,9 @@ class RandomGenerator(Value):
     def get_attr(self, tx: Tracer, name: str) -> Value:
         if name == "__class__":
             return tx.python_object(type(self.real))
-        found, owner = tx.objects.find_on_class(type(self.real), name)
-        if name not in tx.draws.primitive and type(found).__name__ == "function" and owner is not None:
-            return MethodValue(self, tx.python_object(found))
+        attribute, owner = tx.objects.find_on_class(type(self.real), name)
+        if name not in tx.draws.primitive and type(attribute).__name__ == "function" and owner is not None:
+            return MethodValue(self, tx.python_object(attribute))
         if not callable(getattr(self.real, name, None)):
             raise GraphBreak(f"attribute {name!r} of a generator of random numbers")
         return NativeMethod(self, name)

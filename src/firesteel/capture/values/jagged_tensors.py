@@ -41,9 +41,9 @@ class RaggedSize(Value):
 
     def node(self, tx: Tracer) -> Any:
         """The node of the graph that gives it."""
-        made = tx.graph.call(ragged_size, (self.tensor.node, self.dim), {}, tx.user_frames())
-        made.meta["example_value"] = self.size
-        return made
+        size = tx.graph.call(ragged_size, (self.tensor.node, self.dim), {}, tx.user_frames())
+        size.meta["example_value"] = self.size
+        return size
 
     def emit(self, code: EntryCode) -> str:
         return code.assign(self, f"{code.constant(ragged_size)}({code.value(self.tensor)}, {self.dim})")

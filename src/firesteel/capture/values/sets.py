@@ -35,19 +35,19 @@ def rebuilt(cls: type, steps: Steps) -> Any:
     >>> list(rebuilt(set, (("update", (0, 3, 6, 9, 12)), ("discard", (12,))))), list({0, 3, 6, 9})
     ([0, 3, 6, 9], [0, 9, 3, 6])
     """
-    made = cls()
+    items = cls()
     for method, argument in steps:
         if type(argument) is SetSteps:
             argument = rebuilt(set, argument.steps)
         if method == "hold" or method == "update" and cls is frozenset:
-            made = cls(argument)
+            items = cls(argument)
         elif method == "copy":
-            made = cls(made)
+            items = cls(items)
         elif method in _IN_PLACE:
-            changed(made, ((method, argument),))
+            changed(items, ((method, argument),))
         else:
-            made = getattr(cls, method)(made, argument)
-    return made
+            items = getattr(cls, method)(items, argument)
+    return items
 
 
 _IN_PLACE = frozenset({"discard", "update", "intersection_update", "difference_update", "symmetric_difference_update"})

@@ -211,10 +211,10 @@ def as_subclass(tx: Tracer, value: TensorValue, cls: Any, fresh: bool) -> Tensor
             alias = tx.call_torch(subclasses.alias_operator, [value], {})
         assert isinstance(alias, TensorValue)
         value = alias
-    made = tensor_of_class(value.node, value.fake, cls)
-    tx.tensor_of_fake[id(value.fake)] = made
-    tx.torch_functions.note(made)
-    return made
+    tensor = tensor_of_class(value.node, value.fake, cls)
+    tx.tensor_of_fake[id(value.fake)] = tensor
+    tx.torch_functions.note(tensor)
+    return tensor
 
 
 def tensor_of_class(node: Any, fake: Any, cls: type, source: Source | None = None, real: Any = None) -> TensorValue:

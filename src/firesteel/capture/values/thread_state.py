@@ -132,9 +132,9 @@ class ThreadLocalValue(Value):
         table, where = self.real.__dict__, InstanceDictSource(self.source)
         if name not in self.attrs and name in table:
             self.attrs[name] = tx.looked_up(table[name], item_source(where, name))
-        found = self.attrs.get(name)
-        if found is not None:
-            return found
+        attribute = self.attrs.get(name)
+        if attribute is not None:
+            return attribute
         if name not in self.attrs:
             tx.guard(where, "missing attribute", f"{name!r} not in {{0}}")
         called = name_in_messages(threading.local)
