@@ -15,7 +15,7 @@ from tests.export.programs.record import PROGRAMS, Call, Program
 for _part in ("sizes", "inputs", "operators", "python", "layers", "mixed", "tools", "further"):
     import_module(f"tests.export.programs.{_part}")
 
-__all__ = ["PROGRAMS", "Wrong", "export", "outcome"]
+__all__ = ["PROGRAMS", "Wrong", "compare", "export", "module_of", "outcome"]
 
 SEED = 11
 
@@ -67,7 +67,7 @@ def _gradients(result: Any, module: torch.nn.Module, call: Any) -> Any:
     return torch.autograd.grad(total, sources, allow_unused=True)
 
 
-def _compare(program: Program, eager: torch.nn.Module, module: torch.nn.Module, what: str) -> None:
+def compare(program: Program, eager: torch.nn.Module, module: torch.nn.Module, what: str) -> None:
     """Calls in the same order, so that changes of buffers add up."""
     calls: list[Call] = [(program.args, program.kwargs), *program.further]
     for number, call in enumerate(calls):
@@ -96,7 +96,8 @@ def _compare(program: Program, eager: torch.nn.Module, module: torch.nn.Module, 
         raise Wrong(f"{what}: takes inputs {number} that it must refuse")
 
 
-def _module(program: Program, exported: Any) -> Any:
+def module_of(program: Program, exported: Any) -> Any:
+    """What is called to run an exported program."""
     return exported.module() if program.check_guards else exported.module(check_guards=False)
 
 
@@ -147,9 +148,9 @@ def _checked(api: Any, program: Program, exported: Any) -> str:
         compares = all(value.device == final.state_dict[name].device for name, value in state.items())
     try:
         if compares:
-            _compare(program, program.model(), _module(program, final), "exported")
+            compare(program, program.model(), module_of(program, final), "exported")
         if loaded is not None:
-            _compare(program, program.model(), _module(program, loaded), "loaded")
+            compare(program, program.model(), module_of(program, loaded), "loaded")
     except TypeError as error:
         raise _RefusedLater(f"module: {error}") from error
     return ""

@@ -60,7 +60,7 @@ __all__ = [
     "OutputKind", "OutputSpec", "PackageError", "SavedProgramError", "ShapesCollection", "SymBoolArgument",
     "SymFloatArgument", "SymIntArgument", "TensorArgument", "ValueRanges", "VerificationError",
     "default_decompositions", "dims", "draft_export", "export", "export_for_training", "load", "load_package",
-    "package", "refine_dynamic_shapes_from_suggested_fixes", "save", "unflatten",
+    "package", "refine_dynamic_shapes_from_suggested_fixes", "save", "to_torch", "unflatten",
 ]
 
 
@@ -74,8 +74,8 @@ _LAZY = {"default_decompositions": "decompositions", "draft_export": "draft", "l
 
 
 def __getattr__(name: str) -> Any:
-    if name == "passes":
-        return importlib.import_module(f"{__name__}.passes")
+    if name in ("examples", "passes"):
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
@@ -126,6 +126,22 @@ def load_package(path: str | os.PathLike[str], *, verify: bool = True,
     from .packages.loading import load_package as open_package
 
     return open_package(path, verify=verify, device=device)
+
+
+def to_torch(program: ExportedProgram) -> Any:
+    """The program as an ExportedProgram of `torch.export`, for tools that take those.
+
+    It shares the parameters, buffers and constants. This is the only function of firesteel that uses torch's export,
+    which is loaded when it is called. What torch has no form for is a `SavedProgramError`.
+
+    >>> import torch, firesteel as fs
+    >>> program = fs.export.export(torch.nn.Linear(2, 3), (torch.ones(1, 2),))
+    >>> fs.export.to_torch(program).graph_signature.parameters
+    ('weight', 'bias')
+    """
+    from .torch_programs import to_torch as convert
+
+    return convert(program)
 
 
 class _CallableModule(types.ModuleType):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..errors import FiresteelError
+import re
+from collections.abc import Sequence
+
+from ..errors import FiresteelError, UserFrame
 
 _SETTLE = "A condition on sizes or item() can be settled with torch._check."
 BRANCH_HINT = (
@@ -27,6 +30,28 @@ RUNNING_HINT = (
     "follows the Python code instead of running it.")
 
 
+_EXAMPLES = (
+    (r"cannot become a cond", "if_on_a_tensor"),
+    (r"a branch depends on the value of a tensor", "cond_on_a_tensor"),
+    (r"^cond: result", "cond_on_a_tensor"),
+    (r"a loop depends on the value of a tensor", "loop_until"),
+    (r"^could not decide .* which depends on data", "condition_on_data_stated"),
+    (r"for the next call|exists outside of the program", "buffer_that_counts"),
+    (r"marked as disabled|^print\(\)|as an argument of a tensor operation", "functions_inside"),
+    (r"^not all values of", "size_in_a_branch_apart"),
+)
+"""Which of `firesteel.export.examples` shows what to write instead, by what the reason says."""
+
+
+def helpful_example(reason: str) -> str | None:
+    """The name of an example that shows what to write instead.
+
+    >>> helpful_example("a loop depends on the value of a tensor")
+    'loop_until'
+    """
+    return next((name for pattern, name in _EXAMPLES if re.search(pattern, reason, re.DOTALL)), None)
+
+
 class ExportError(FiresteelError):
     """A program cannot be exported: it would need a graph break, or does something that a graph cannot hold.
 
@@ -41,6 +66,12 @@ class ExportError(FiresteelError):
     ...     print(str(error).splitlines()[0])
     This program cannot be exported as one graph.
     """
+
+    def __init__(self, reason: str, hint: str | None = None, frames: Sequence[UserFrame] = ()) -> None:
+        super().__init__(reason, hint, frames)
+        name = helpful_example(reason)
+        if name is not None:
+            self.hint = f"{self.hint or ''}\nAn example: print(fs.export.examples.get({name!r}).source)".lstrip()
 
     headline = "This program cannot be exported as one graph."
     default_hint = (

@@ -41,6 +41,7 @@ from .dispatch import (
     library_function,
     mutates_arguments,
     operator_name,
+    operator_version,
     outside_dispatch_modes,
     pop_dispatch_mode,
     push_dispatch_mode,

@@ -203,6 +203,11 @@ def schema_of(op: OpOverload) -> torch._C.FunctionSchema:
     return op._schema
 
 
+def operator_version() -> int:
+    """The version of the operators of this torch, which its files of programs say."""
+    return torch._C._get_max_operator_version()
+
+
 def mutates_arguments(op: OpOverload) -> bool:
     """Whether the signature says that the operator writes to an argument."""
     return op._schema.is_mutable

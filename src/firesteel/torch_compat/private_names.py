@@ -103,7 +103,9 @@ _CAPTURE: dict[str, Releases] = {
         SUPPORTED_NODES SUPPORTED_SERIALIZED_TYPES TreeSpec keystr tree_flatten tree_flatten_with_path
         tree_leaves tree_map tree_map_only tree_structure tree_unflatten"""),
     **_all("torch.optim.optimizer.", "_get_value"),
+    **_all("torch.utils._pytree.", "NO_SERIALIZED_TYPE_NAME_FOUND SERIALIZED_TYPE_TO_PYTHON_TYPE"),
     # Operators
+    **_all("torch._C.", "_get_max_operator_version"),
     **_all("torch.ops.aten.", """
         _conj_physical.default
         _addmm_activation.default _assert_scalar.default _log_softmax.default _native_batch_norm_legit.default

@@ -6,6 +6,8 @@ from collections import namedtuple
 from typing import Any
 
 from torch.utils._pytree import (
+    NO_SERIALIZED_TYPE_NAME_FOUND,
+    SERIALIZED_TYPE_TO_PYTHON_TYPE,
     SUPPORTED_NODES,
     SUPPORTED_SERIALIZED_TYPES,
     TreeSpec,
@@ -64,3 +66,19 @@ def make_spec(kind: Any, context: Any, items: list[TreeSpec], stored: bool = Fal
 
 def _serialization(kind: Any, what: str) -> Any:
     return getattr(SUPPORTED_SERIALIZED_TYPES.get(kind), what, None)
+
+
+def keeps_plain_context(kind: Any) -> bool:
+    """Whether what is kept of a container beside its items is written to files as it is."""
+    return _serialization(kind, "to_dumpable_context") is None
+
+
+def stored_name(kind: Any) -> str | None:
+    """The name that torch's files have for a class of containers, if any."""
+    name = _serialization(kind, "serialized_type_name")
+    return name if isinstance(name, str) and name != NO_SERIALIZED_TYPE_NAME_FOUND else None
+
+
+def class_of_stored_name(name: str) -> Any:
+    """The class that torch's files call so; None if there is none."""
+    return SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import pickle
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 import firesteel as fs
-from firesteel.export import examples
+from firesteel.export import errors, examples
 from firesteel.export.examples.page import page
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "export_examples.md"
@@ -53,10 +54,20 @@ def test_unsupported_ones_say_why(name: str) -> None:
     lines = range(first[1], first[1] + len(first[0]))
     named = [int(number) for number in re.findall(rf"{re.escape(Path(str(file)).name)}[:\", line]*(\d+)", text)]
     assert any(number in lines for number in named), text
-    assert not found.rewrite or examples.get(found.rewrite).supported
+    if found.rewrite:
+        assert examples.get(found.rewrite).supported
+        assert f"fs.export.examples.get({found.rewrite!r})" in text
+
+
+def test_errors_name_examples_that_exist() -> None:
+    names = {name for _, name in errors._EXAMPLES}
+    assert names and all(fs.export.examples.get(name).supported for name in names)
+    assert pickle.loads(pickle.dumps(fs.export.ExportError("a loop depends on the value of a tensor"))).hint.count(
+        "loop_until") == 1
 
 
 def test_examples_are_found() -> None:
+    assert fs.export.examples is examples
     assert "cond_on_a_tensor" in [found.name for found in examples.search("torch.cond")]
     assert [found.name for found in examples.search("printing")] == ["print_in_forward"]
     assert "torch.map" in examples.tags()

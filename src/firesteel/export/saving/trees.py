@@ -8,7 +8,7 @@ program but not the library it comes from, a dictionary of the same fields takes
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +25,7 @@ from ...torch_compat.pytrees import (
 from .values import DEEPEST, read_value, write_value
 
 _PLAIN: dict[str, type] = {"tuple": tuple, "list": list, "dict": dict, "ordered_dict": OrderedDict, "deque": deque}
+_FACTORIES = ("list", "dict", "set", "tuple", "int", "float", "str", "bool")
 _NAMES = {kind: name for name, kind in _PLAIN.items()}
 
 
@@ -37,8 +38,8 @@ def write_tree(spec: TreeSpec) -> Any:
         kind = _NAMES[spec.type]
         return {kind: items} if kind in ("tuple", "list") else {kind: items, "context": write_value(spec.context)}
     if is_namedtuple_spec(spec):
-        return {"namedtuple": items, "type": _name(spec.context)}
-    return {"registered": items, "type": _name(spec.type), "context": write_value(stored_context(spec))}
+        return {"namedtuple": items, "type": name_of_class(spec.context)}
+    return {"registered": items, "type": name_of_class(spec.type), "context": write_value(stored_context(spec))}
 
 
 def read_tree(data: Any, depth: int = 0) -> TreeSpec:
@@ -67,8 +68,17 @@ def read_tree(data: Any, depth: int = 0) -> TreeSpec:
     if kind != "registered":
         raise ValueError(f"{str(data)[:80]} is no structure")
     context = read_value(data.get("context"))
-    known_type = _latest([known for known in registered_types() if _name(known) == name])
+    if name == name_of_class(defaultdict):
+        _check_factory(context)
+    known_type = _latest([known for known in registered_types() if name_of_class(known) == name])
     return _stand_in(name, context, items) if known_type is None else make_spec(known_type, context, items, stored=True)
+
+
+def _check_factory(context: Any) -> None:
+    """The class that makes missing items of a defaultdict; torch would import the module that the file names."""
+    place = context if isinstance(context, dict) else {}
+    if place.get("default_factory_module") != "builtins" or place.get("default_factory_name") not in _FACTORIES:
+        raise ValueError(f"a defaultdict that makes missing items with {str(context)[:80]}")
 
 
 def _check_keys(kind: str, keys: Any, count: int) -> None:
@@ -95,7 +105,8 @@ def _stand_in(name: str, context: Any, items: list[TreeSpec]) -> TreeSpec:
 
 def _named_tuple(name: str) -> Any:
     """A class that the program has defined already."""
-    named_tuple = _latest([known for known in _subclasses(tuple) if hasattr(known, "_fields") and _name(known) == name])
+    named_tuple = _latest([known for known in _subclasses(tuple)
+                           if hasattr(known, "_fields") and name_of_class(known) == name])
     if named_tuple is None:
         raise ValueError(f"there is no named tuple {name[:200]}: import the module that defines it first")
     return named_tuple
@@ -119,5 +130,6 @@ def _subclasses(kind: type) -> Iterator[type]:
         yield from _subclasses(known)
 
 
-def _name(kind: type) -> str:
+def name_of_class(kind: type) -> str:
+    """The name of a class in files."""
     return f"{kind.__module__}.{kind.__qualname__}"
