@@ -80,8 +80,8 @@ def test_control_flow_is_compiled_on_the_gpu():
 def test_saved_on_the_gpu_and_loaded(tmp_path):
     x = torch.randn(5, 3, device="cuda")
     model = Linear().cuda()
-    fs.export.save(export(model, (x,)), tmp_path / "linear.pt2")
-    loaded = fs.export.load(tmp_path / "linear.pt2")
+    fs.export.save(export(model, (x,)), tmp_path / "linear.firesteel")
+    loaded = fs.export.load(tmp_path / "linear.firesteel")
     result = loaded.module()(x)
     assert result.device == x.device
     check_close(result, model, x)

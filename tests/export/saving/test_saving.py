@@ -116,7 +116,7 @@ def assert_equal(got: Any, want: Any) -> None:
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_loaded_programs_are_the_saved_ones(name: str, tmp_path: Path) -> None:
     module, program = export_case(name)
-    path = tmp_path / "program.pt2"
+    path = tmp_path / "program.firesteel"
     fs.export.save(program, path)
     loaded = fs.export.load(path)
     assert str(loaded) == str(program)
@@ -302,9 +302,9 @@ def test_files_of_torch_and_files_that_are_not_there(tmp_path):
     path, module = tmp_path / "model.pt2", torch.nn.Linear(2, 2)
     with pytest.raises(FileNotFoundError, match="model.pt2"):
         fs.export.load(path)
-    torch.export.save(torch.export.export(module, (torch.ones(1, 2),)), path)
-    with pytest.raises(SavedProgramError, match="(?s)written by torch.export.save.*read it with torch.export.load"):
-        fs.export.load(path)
+    fs.export.save(fs.export.export(module, (torch.ones(1, 2),)), path)  # in torch's format, as its name says
+    with pytest.raises(fs.export.PackageError, match="(?s)written by torch.export.save.*read it with torch.export"):
+        fs.export.load_package(path)
     torch.save(module.state_dict(), path)
     with pytest.raises(SavedProgramError, match="(?s)written by torch.save.*read it with torch.load"):
         fs.export.load(path)

@@ -87,7 +87,7 @@ class Part:
 def _foreign(path: str, what: str, names: Sequence[str]) -> PackageError:
     """The error for a zip archive that firesteel has not written; torch writes several kinds of them."""
     parts = {name.partition("/")[2] for name in names}
-    for part, writer, reader in (("archive_format", "torch.export.save", "torch.export.load"),
+    for part, writer, reader in (("archive_format", "torch.export.save", "torch.export.load or fs.export.load"),
                                  ("constants.pkl", "torch.jit.save", "torch.jit.load"),
                                  ("data.pkl", "torch.save", "torch.load")):
         if part in parts:

@@ -46,13 +46,17 @@ def target_of(name: str) -> Operator:
         base, _, overload = rest.partition(".")
         target = f"{space}::{base}.{overload or 'default'}"
         return Operator(base, target)
+    if name.startswith(_TRANSFORMS):
+        raise ValueError(f"a transform of torch.func ({name[:80]}). {_IN_TORCH}")
     module, _, function = name.rpartition(".")
     return Operator(function, f"{module.removeprefix('_')}.{function}")
 
 
+_TRANSFORMS = ("torch._functorch.", "torch._C._functorch.")
+_IN_TORCH = ("Call run_decompositions({}) of the program in torch before saving it, which writes its operators into "
+             "the graph")
 _REFUSED = {
-    "wrap_with_autocast": "a region under torch.autocast, whose casts are not in the graph. Call "
-                          "run_decompositions({}) of the program in torch before saving it, which writes them there",
+    "wrap_with_autocast": f"a region under torch.autocast, whose casts are not in the graph. {_IN_TORCH}",
     "with_effects": "calls in an order that tokens keep",
 }  # fmt: skip
 
