@@ -18,7 +18,7 @@ from ..shapes import Const, Expr, Interval, ShapeEnv, ShapeGuard, Symbol, Symbol
 from ..shapes.dims import Dim, HintKind
 from ..shapes.ranges import INF
 from .declared import Declared, DeclaredSymbols
-from .errors import helpful_example
+from .errors import BRANCH_ON_SIZES
 from .exhaustive import holds_everywhere
 from .ranges import ValueRanges
 from .suggested_fixes import suggest
@@ -69,9 +69,8 @@ class ConstraintViolationError(errors.ConstraintViolationError):
         names = dict.fromkeys(name for conflict in self.conflicts for name in conflict.names)
         lines = [f"Constraints violated ({', '.join(names)})!"]
         lines += [f"  - {conflict}" for conflict in self.conflicts]
-        name = helpful_example(self.reason)
-        if name is not None:
-            lines += ["", f"An example: print(fs.export.examples.get({name!r}).source)"]
+        if any(conflict.provenance.line.lstrip().startswith(("if ", "elif ")) for conflict in self.conflicts):
+            lines += ["", f"An example: print(fs.export.examples.get({BRANCH_ON_SIZES!r}).source)"]
         if self.fixes:
             lines += ["", "Suggested fixes:", *(f"  {fix}" for fix in self.fixes)]
         return "\n".join(lines)

@@ -38,9 +38,10 @@ _EXAMPLES = (
     (r"^could not decide .* which depends on data", "condition_on_data_stated"),
     (r"for the next call|exists outside of the program", "buffer_that_counts"),
     (r"marked as disabled|^print\(\)|as an argument of a tensor operation", "functions_inside"),
-    (r"^not all values of", "size_in_a_branch_apart"),
 )
 """Which of `firesteel.export.examples` shows what to write instead, by what the reason says."""
+BRANCH_ON_SIZES = "size_in_a_branch_apart"
+"""The example for sizes of which not all take the same branch."""
 
 
 def helpful_example(reason: str) -> str | None:

@@ -60,7 +60,7 @@ def test_unsupported_ones_say_why(name: str) -> None:
 
 
 def test_errors_name_examples_that_exist() -> None:
-    names = {name for _, name in errors._EXAMPLES}
+    names = {errors.BRANCH_ON_SIZES, *(name for _, name in errors._EXAMPLES)}
     assert names and all(fs.export.examples.get(name).supported for name in names)
     assert pickle.loads(pickle.dumps(fs.export.ExportError("a loop depends on the value of a tensor"))).hint.count(
         "loop_until") == 1
