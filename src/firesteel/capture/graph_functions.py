@@ -58,6 +58,7 @@ TAKES_SIZES = frozenset({
 })
 FACTORIES = frozenset({"zeros", "ones", "empty", "full", "rand", "randn", "arange"})
 LAZINESS = frozenset({"is_conj", "is_neg", "resolve_conj", "resolve_neg"})
+INTEGERS = frozenset({torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8})
 ITEM_METHODS = (operator.getitem, operator.setitem)
 FROM_DATA = frozenset({"tensor", "as_tensor", "asarray"})
 DEVIATIONS = frozenset({"std", "var", "std_mean", "var_mean"})

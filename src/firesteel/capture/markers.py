@@ -27,9 +27,11 @@ from ..function_marks import (
 from ..registry import Registry
 from .assertions import assume, state, typical
 from .break_reasons import written_name
+from .graph_arguments import UngraphableArgument
 from .signals import GraphBreak
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
+from .values.functions import FunctionValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer
@@ -99,7 +101,12 @@ def _disallowed(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
 
 def _in_graph(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     real = function.real if hasattr(function, "real") else function.as_constant()
-    return tx.call_torch(_as_target(real), args, kwargs)
+    try:
+        return tx.call_torch(_as_target(real), args, kwargs)
+    except UngraphableArgument:  # an object of the program's, which its Python may know what to do with
+        if not isinstance(function, FunctionValue):
+            raise
+        return tx.inline(function, args, kwargs)
 
 
 def _as_target(function: Any) -> Any:
@@ -285,6 +292,8 @@ def marker_of(function: Any) -> Marker | None:
         return _MARKERS[known[1]]
     dynamo = sys.modules.get("torch._dynamo.trace_rules")
     if dynamo is not None:
+        if id(function) in getattr(dynamo, "_nonstrict_trace_callable_ids", ()):
+            return None  # its Python is followed, which takes and gives any objects
         if id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
             return _MARKERS[ALLOWED]
         if id(function) in getattr(dynamo, "_disallowed_callable_ids", ()):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from .. import torch_compat
 from ..function_marks import is_disabled
 from .break_reasons import torchscript_break
 from .objects import class_member, find_on_class
-from .signals import GraphBreak
+from .signals import GraphBreak, SkipFrame
 from .source import ConstantSource, InstanceDictSource
 from .values.base import Value
 from .values.methods import MethodValue
@@ -61,6 +62,9 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
         raise GraphBreak(f"{module.describe()} is marked as disabled", "remove the disable marker to compile it")
     if torch_compat.is_torchscript_class(cls):
         raise torchscript_break()
+    if issubclass(cls, LazyModuleMixin) and module.source is not None and not tx.compiler.exports \
+            and module.real.has_uninitialized_params():
+        raise SkipFrame("a lazy module makes its parameters in its first call", makes_ready=True)
     raw, owner = find_on_class(cls, "__call__", tx)
     assert owner is not None
     if owner is torch.nn.Module and torch_compat.MODULE_METHODS.quick():

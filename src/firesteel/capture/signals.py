@@ -62,13 +62,15 @@ class NotConstant(Exception):
 class SkipFrame(Exception):
     """This frame is not worth capturing or cannot be captured at all: run it as plain Python.
 
-    With ``this_call``, that is so because of what this call is given or where it is made: others may be captured.
+    With ``this_call``, that is so because of what this call is given or where it is made: others may be captured. With
+    ``makes_ready``, it is this call that makes the others ready for that, whatever is asked of them.
     """
 
-    def __init__(self, reason: str, this_call: bool = False) -> None:
+    def __init__(self, reason: str, this_call: bool = False, makes_ready: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.this_call = this_call
+        self.this_call = this_call or makes_ready
+        self.makes_ready = makes_ready
 
 
 def is_about_views(error: Exception) -> bool:

@@ -30,6 +30,7 @@ from .graph_functions import (
     DEVIATIONS,
     FACTORIES,
     FROM_DATA,
+    INTEGERS,
     ITEM_METHODS,
     LAYOUT_QUESTIONS,
     LAZINESS,
@@ -131,6 +132,9 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         kwargs = {key: _decided(tx, value) for key, value in kwargs.items()}
     if name == "copy_" and len(args) > 1 and isinstance(args[1].realize(), (ConstantValue, NumberValue)):
         args = [args[0], _call(tx, torch.tensor, [args[1]], {}), *args[2:]]
+    if name == "narrow" and len(args) > 2 and isinstance(start := args[2].realize(), TensorValue) and \
+            not start.fake.dim() and start.fake.dtype in INTEGERS:
+        args = [*args[:2], start.item(tx), *args[3:]]  # the function itself would read it
     if name in TAKES_SIZES:
         own = 0 if name in FACTORIES else 1  # the tensor that it is done to
         args = [*args[:own], *(_known_size(tx, arg) for arg in args[own:])]

@@ -63,6 +63,8 @@ FAILURES_BEFORE_BREAK = 2
 GENERATOR = 0x20
 UNCAPTURED_FLAGS = GENERATOR | 0x80 | 0x200  # generators, coroutines, asynchronous generators
 MAX_DISTURBED = 3
+READYING_CALLS = 4
+"""How many calls of a function may run plain with fullgraph=True because they make something for later ones."""
 """How often a function is tried again whose capture other threads disturbed, and goes unmentioned where its guards may
 have been."""
 _DISTURBED = re.compile(r"(changed size|mutated|keys changed) during iteration|^zip\(\) argument \d+ is ")
@@ -418,7 +420,7 @@ class Unit:
             with collection_paused():
                 entry = capture(self, args)
         except SkipFrame as skip:
-            if self.compiler.fullgraph:
+            if self.compiler.fullgraph and not (skip.makes_ready and self.skipped_calls < READYING_CALLS):
                 raise GraphBreakError(skip.reason, "call it without fullgraph=True", (self.user_frame,)) from skip
             self.skipped_calls += 1
             if not skip.this_call or self.skipped_calls >= self.compiler.recompile_limit:
