@@ -6,6 +6,7 @@ import bdb
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 import torch
@@ -97,11 +98,81 @@ def test_trace_functions_of_others_change_nothing():
         return trace
 
     compiled = fs.compile(lambda x: x.sin() + 1, tier="wait")
+    compiled(X)
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        result = compiled(X), compiled(X)
+        result = compiled(X)
     finally:
         sys.settrace(before)
-    torch.testing.assert_close(result, (X.sin() + 1, X.sin() + 1))
+    torch.testing.assert_close(result, X.sin() + 1)
     assert len(compiled._firesteel_unit.entries) == 1 and "entry" in calls
+
+
+class Measures:
+    """Stands for the tracer of `coverage`: keeps which lines of this file are run."""
+
+    def __init__(self):
+        self.lines = set()
+
+    def trace(self, frame, event, arg):
+        if frame.f_code.co_filename != __file__:
+            return None
+        if event == "line":
+            self.lines.add(frame.f_lineno)
+        return self.trace
+
+
+Measures.__module__ = "coverage.pytracer"
+
+
+def called(x):
+    y = x + 1
+    return y * 2
+
+
+def counted(n):
+    for i in range(n):  # noqa: UP028
+        yield i
+
+
+def measured(x, flag):
+    a = x.sin()
+    if flag:
+        b = called(a)
+    else:
+        b = a - 1
+    for i in counted(2):
+        b = b + i
+    fs.graph_break()
+    try:
+        b = b.cos()
+        raise ValueError
+    except ValueError:
+        b = b + 1
+    return b
+
+
+def test_lines_in_graphs_count_as_run(monkeypatch):
+    monkeypatch.setitem(sys.modules, "coverage", types.ModuleType("coverage"))
+    plain, inside = Measures(), Measures()
+    compiled = fs.compile(measured, tier="wait")
+    before = sys.gettrace()
+    try:
+        for measures, function in ((plain, measured), (inside, compiled)):
+            sys.settrace(measures.trace)
+            result = function(X, True)
+            sys.settrace(before)
+            torch.testing.assert_close(result, measured(X, True))
+    finally:
+        sys.settrace(before)
+    first = called.__code__.co_firstlineno
+    # a function that is inlined is entered at its head
+    heads = {code.__code__.co_firstlineno for code in (called, counted, measured)}
+    end = test_lines_in_graphs_count_as_run.__code__.co_firstlineno
+    assert {line for line in plain.lines if first <= line < end} == \
+        {line for line in inside.lines if first <= line < end} - heads
+    assert measured.__code__.co_firstlineno + 5 not in inside.lines  # the other branch
+    from firesteel.capture.opcode_handlers import HANDLERS
+
+    assert not any(handler.__name__ == "noted" for handler in HANDLERS.values())

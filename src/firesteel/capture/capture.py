@@ -24,6 +24,7 @@ from .break_reasons import of_library
 from .bytecode.frame_state import cells_at, handled_slots
 from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
+from .covered_lines import covered_lines
 from .dynamism import DECLARED, Dynamism, check_demands, layout_guards, name_symbols
 from .entries import BreakReason, Entry, Start, parameters_of
 from .entry_code import EntryCode, parameter_name
@@ -620,7 +621,7 @@ class Capture:
 
 def capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     """Capture a unit for these arguments. Raises SkipFrame when it must run as plain Python."""
-    with of_the_compiler():
+    with of_the_compiler(), covered_lines():
         return _capture(unit, args)
 
 
