@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -345,17 +346,8 @@ class Capture:
         rest_kinds = kinds[: len(rest)]
         with_handled = self.enter_handled(code)
         begin, indent = len(code.body), code.indent
-        guarded = inst.handler is not None
-        if guarded:
-            code.line("try:")
-            code.indent += "    "
-        results = emit_step(code, frame, inst, operands, self.passed)
-        if guarded:
-            code.indent = code.indent[:-4]
-            code.line("except BaseException as _fs_error:")
-            code.indent += "    "
-            self.emit_handler(code, inst, texts, kinds)
-            code.indent = code.indent[:-4]
+        with self.inside_handler(code, inst, texts, kinds):
+            results = emit_step(code, frame, inst, operands, self.passed)
         if inst.op != "RAISE_VARARGS":
             new_kinds = [*rest_kinds, *("null" if text == "" else "value" for text in results)]
             if len(results) > 1 and results[: len(operands)] == operands[: len(results) - 1]:
@@ -407,44 +399,37 @@ class Capture:
         test = {"POP_JUMP_IF_TRUE": condition, "POP_JUMP_IF_FALSE": f"not {condition}",
                 "POP_JUMP_IF_NONE": f"{same}({condition}, None)",
                 "POP_JUMP_IF_NOT_NONE": f"not {same}({condition}, None)"}[inst.op]
-        guarded = inst.handler is not None
-        if guarded:
+        if inst.handler is not None:
             name = code.fresh("None")
-            code.line("try:")
-            code.line(f"    {name} = {test}")
-            code.line("except BaseException as _fs_error:")
-            code.indent += "    "
-            self.emit_handler(code, inst, [*texts, condition], kinds)
-            code.indent = code.indent[:-4]
+            with self.inside_handler(code, inst, [*texts, condition], kinds):
+                code.line(f"{name} = {test}")
             test = name
-        code.line(f"if {test}:")
-        code.indent += "    "
-        self.emit_resume(code, inst.argval, texts, kinds)
-        code.indent = code.indent[:-4]
+        with code.block(f"if {test}:"):
+            self.emit_resume(code, inst.argval, texts, kinds)
         self.emit_resume(code, inst.index + 1, texts, kinds)
 
     def emit_for_iter(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str],
                       iterator: Value) -> None:
         item = code.fresh("_fs_miss")
-        guarded = inst.handler is not None
-        if guarded:
-            code.line("try:")
-            code.indent += "    "
-        if calls_python(iterator) and not self.unit.compiler.fullgraph:
-            code.line(f"{item} = {code.constant(self.unit.compiler.protocols.advance)}({texts[-1]}, _fs_miss)")
-        else:
-            code.line(f"for {item} in {texts[-1]}: break")
-        if guarded:
-            code.indent = code.indent[:-4]
-            code.line("except BaseException as _fs_error:")
-            code.indent += "    "
-            self.emit_handler(code, inst, texts, kinds)
-            code.indent = code.indent[:-4]
-        code.line(f"if {item} is _fs_miss:")
-        code.indent += "    "
-        self.emit_resume(code, inst.argval, texts[:-1], kinds[:-1])
-        code.indent = code.indent[:-4]
+        with self.inside_handler(code, inst, texts, kinds):
+            if calls_python(iterator) and not self.unit.compiler.fullgraph:
+                code.line(f"{item} = {code.constant(self.unit.compiler.protocols.advance)}({texts[-1]}, _fs_miss)")
+            else:
+                code.line(f"for {item} in {texts[-1]}: break")
+        with code.block(f"if {item} is _fs_miss:"):
+            self.emit_resume(code, inst.argval, texts[:-1], kinds[:-1])
         self.emit_resume(code, inst.index + 1, [*texts, item], [*kinds, "value"])
+
+    @contextlib.contextmanager
+    def inside_handler(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> Iterator[None]:
+        """Around the lines of a step: the handler of the program that the step stands in, if it does in one."""
+        if inst.handler is None:
+            yield
+            return
+        with code.block("try:"):
+            yield
+        with code.block("except BaseException as _fs_error:"):
+            self.emit_handler(code, inst, texts, kinds)
 
     def emit_handler(self, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
         handler = inst.handler

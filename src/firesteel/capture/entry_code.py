@@ -12,12 +12,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import re
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,14 @@ class EntryCode:
     def line(self, text: str) -> None:
         self.body.append(self.indent + text)
         self.body_lines.append(self.user_line)
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """What is added inside stands indented below a line."""
+        self.line(header)
+        self.indent += "    "
+        yield
+        self.indent = self.indent[:-4]
 
     def let_go(self, begin: int, indent: str, kept: list[str]) -> None:
         """Before the line of the body at `begin`, drop everything but `kept` that no later line needs: the step that

@@ -99,21 +99,10 @@ def sent_on(receiver: Any, value: Any) -> tuple[bool, Any]:
 def emit_send(capture: Capture, code: EntryCode, inst: Instruction, texts: list[str], kinds: list[str]) -> None:
     """SEND of the unit's own frame, to an iterator that is not followed."""
     name = code.fresh("None")
-    guarded = inst.handler is not None
-    if guarded:
-        code.line("try:")
-        code.indent += "    "
-    code.line(f"{name} = {code.constant(sent_on)}({texts[-2]}, {texts[-1]})")
-    if guarded:
-        code.indent = code.indent[:-4]
-        code.line("except BaseException as _fs_error:")
-        code.indent += "    "
-        capture.emit_handler(code, inst, texts, kinds)
-        code.indent = code.indent[:-4]
-    code.line(f"if {name}[0]:")
-    code.indent += "    "
-    capture.emit_resume(code, inst.argval, [*texts[:-2], f"{name}[1]"], [*kinds[:-2], "value"])
-    code.indent = code.indent[:-4]
+    with capture.inside_handler(code, inst, texts, kinds):
+        code.line(f"{name} = {code.constant(sent_on)}({texts[-2]}, {texts[-1]})")
+    with code.block(f"if {name}[0]:"):
+        capture.emit_resume(code, inst.argval, [*texts[:-2], f"{name}[1]"], [*kinds[:-2], "value"])
     capture.emit_resume(code, inst.index + 1, [*texts[:-1], f"{name}[1]"], [*kinds[:-1], "value"])
 
 

@@ -178,11 +178,6 @@ def rows_or_columns(traced: Tensor, array: Any) -> Tensor:
     return laid_out(traced, dims[::-1] if is_by_columns(array) else dims)
 
 
-def order_of(strides: Sequence[int]) -> list[int]:
-    """Dimensions from the outermost to the innermost."""
-    return sorted(range(len(strides)), key=lambda dim: -abs(strides[dim]))
-
-
 def stand_in(fake: Any, flipped: frozenset[int]) -> Any:
     """A small array that lies in memory as a tensor does, with at most two elements in each dimension.
 

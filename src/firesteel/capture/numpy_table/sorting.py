@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -43,15 +44,21 @@ def _places(ctx: Context, traced: Tensor, dim: int, kind: str) -> Tensor:
     return record(ctx.tx, operator("numpy_argsort"), (traced, dim, kind), {})
 
 
-@function(numpy.sort)
-def sort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    array, how = _sortable(ctx, a, kind, order, stable)
-    traced = ctx.tensor(array)
-    if axis is None:
-        traced, axis = traced.reshape(-1), 0
-    dim = ctx.axis(axis, traced.ndim)
-    ordered = _sorted(ctx, traced, dim, how)
-    return ctx.array(as_numpy_lays_out(ordered, array, lambda small: numpy.sort(small, axis=dim)))
+def _sorting(numpys_own: Any, run: Callable[[Context, Tensor, int, str], Tensor]) -> None:
+    def sort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+        array, how = _sortable(ctx, a, kind, order, stable)
+        traced = ctx.tensor(array)
+        if axis is None:
+            traced, axis = traced.reshape(-1), 0
+        dim = ctx.axis(axis, traced.ndim)
+        return ctx.array(as_numpy_lays_out(run(ctx, traced, dim, how), array,
+                                           lambda small: numpys_own(small, axis=dim)))
+
+    function(numpys_own)(sort)
+
+
+_sorting(numpy.sort, _sorted)
+_sorting(numpy.argsort, _places)
 
 
 @method("sort")
@@ -59,17 +66,6 @@ def sort_in_place(ctx: Context, a: ArrayValue, axis: Any = -1, kind: Any = None,
                   *, stable: Any = None) -> None:
     array, how = _sortable(ctx, a, kind, order, stable)
     ctx.write(array, _sorted(ctx, ctx.tensor(array), ctx.axis(axis, array.ndim), how))
-
-
-@function(numpy.argsort)
-def argsort(ctx: Context, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    array, how = _sortable(ctx, a, kind, order, stable)
-    traced = ctx.tensor(array)
-    if axis is None:
-        traced, axis = traced.reshape(-1), 0
-    dim = ctx.axis(axis, traced.ndim)
-    places = _places(ctx, traced, dim, how)
-    return ctx.array(as_numpy_lays_out(places, array, lambda small: numpy.argsort(small, axis=dim)))
 
 
 @function(numpy.lexsort)
