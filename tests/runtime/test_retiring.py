@@ -93,6 +93,42 @@ def test_work_that_goes_on_in_a_backward_pass_is_not_measured(compiled):
     assert unit.given_up is None and len(unit.functions) == len(unit.entries)
 
 
+@pytest.mark.parametrize("calls_each_step", [1, 2])
+@pytest.mark.parametrize("winner", ["plain", "graphs"])
+def test_steps_of_training_are_measured_with_their_backward_passes(monkeypatch, winner, calls_each_step):
+    class Broken(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            x = self.linear(x)
+            return x * 2 if x.sum() > 1e6 else x * 3
+
+    now = [0.0]
+    monkeypatch.setattr(retiring.time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    torch.manual_seed(0)
+    model, expected = Broken(), Broken()
+    expected.load_state_dict(model.state_dict())
+    compiled = fs.compile(model)
+    unit = type(compiled)._firesteel_compiler.unit_of(Broken.forward)
+    for number in range(CALLS * calls_each_step):
+        x = torch.full((3, 2), number / 50)
+        for module in (compiled, expected):
+            loss = module(x).square().mean()
+            if (number + 1) % calls_each_step == 0:
+                loss.backward()
+                with torch.no_grad():
+                    for parameter in module.parameters():
+                        parameter -= 0.01 * parameter.grad
+        runs_plain = number % 2 == 1  # every second call, as long as it is measured
+        now[0] += 1.0 if runs_plain == (winner == "plain") else 2.0
+    for a, b in zip(model.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    assert (unit.given_up is not None) == (calls_each_step == 1 and winner == "plain")
+
+
 def test_other_sizes_and_errors_during_the_race_are_as_ever(compiled):
     function, unit = compiled
     _run(function, CALLS_BEFORE)

@@ -5,14 +5,16 @@
 
 Each graph costs its guards and its launch, and small graphs between breaks may cost more than they save. After
 `CALLS_BEFORE` calls of a function that ran uncompiled before, or that broke, calls run compiled and plain in turn,
-`SAMPLES` times each: results are the same either way, so nothing is computed twice. The faster way stays. Not measured:
-functions in one graph that were compiled in their first call; calls whose results go on to a backward pass outside,
-where compiled code saves its time; whatever runs on a GPU beside Python; calls in which something is compiled or
-measured inside.
+`SAMPLES` times each: results are the same either way, so nothing is computed twice. The faster way stays. Of a module
+in training, whose results go on to a backward pass outside, a call lasts until the next one, if its parameters moved or
+got gradients in between. Not measured: functions in one graph that were compiled in their first call; other calls whose
+results go on to a backward pass; whatever runs on a GPU beside Python; calls in which something is compiled or measured
+inside.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +52,17 @@ class _Clock:
 CLOCK = _Clock()
 
 
+@dataclass(frozen=True)
+class Step:
+    """A call of a module in training and all that follows, up to the next call."""
+
+    plain: bool
+    began: float
+    trained: tuple[Any, ...]
+    disturbances: int
+    thread: int
+
+
 @dataclass
 class Race:
     """Calls of one function, compiled and plain in turn."""
@@ -59,6 +72,8 @@ class Race:
     compiled: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
     disturbed: int = 0
+    step: Step | None = None
+    """What was begun with the last call."""
 
     @property
     def over(self) -> bool:
@@ -109,6 +124,8 @@ def _begin(unit: Unit, race: Race) -> None:
         if race.over or not others:
             _end(unit, measured, race)
             return unit.call(args)
+        if race.step is not None:
+            _end_step(race, race.step, clock(), args)
         race.warm_up -= race.warm_up > 0
         if race.warm_up or torch_compat.current_checkpoint() is not None:  # runs again in backward, the same way
             return _run_compiled(unit, others, measured, args)
@@ -119,7 +136,11 @@ def _begin(unit: Unit, race: Race) -> None:
         result = unit.plain(args) if plain else _run_compiled(unit, others, measured, args)
         seconds = clock() - start
         if not _says_all(result):
-            race.disturbed = MOST_DISTURBED
+            trained = _trained(args)
+            if trained:
+                race.step = Step(plain, start, trained, before, threading.get_ident())
+            else:
+                race.disturbed = MOST_DISTURBED
         elif CLOCK.disturbances != before:
             race.disturbed += 1
         else:
@@ -127,6 +148,27 @@ def _begin(unit: Unit, race: Race) -> None:
         return result
 
     unit.functions = (measured, *unit.functions)
+
+
+def _end_step(race: Race, step: Step, now: float, args: tuple[Any, ...]) -> None:
+    """The next call begins: count the time since the last one, if that was one step of training."""
+    race.step = None
+    if CLOCK.disturbances != step.disturbances or threading.get_ident() != step.thread or not torch.is_grad_enabled():
+        race.disturbed += 1
+    elif _trained(args) == step.trained:
+        race.disturbed = MOST_DISTURBED  # called more than once a step: whose part of backward is whose, nobody knows
+    else:
+        (race.plain if step.plain else race.compiled).append(now - step.began)
+
+
+def _trained(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What changes with each step of a module's training; empty where none is among the first arguments."""
+    for module in args[:2]:  # behind the variables around a function
+        if isinstance(module, torch.nn.Module):
+            parameters = [parameter for parameter in torch.nn.Module.parameters(module) if parameter.requires_grad]
+            return tuple((parameter._version, id(parameter.grad), getattr(parameter.grad, "_version", None))
+                         for parameter in (parameters[:2] + parameters[-2:]))
+    return ()
 
 
 def _end(unit: Unit, measured: Callable[..., Any], race: Race) -> None:
