@@ -78,6 +78,7 @@ class Waiting:
         self.long_calls = 0
         """How many of the last calls took long, one after the other: one alone may have met with something else."""
         self.began: float | None = None
+        """When the first call began."""
         self.seen: list[tuple[Any, ...]] = []
         """What some of the calls were given: sizes and strides of tensors, numbers."""
         self._prospect: Prospect | None = None
@@ -108,19 +109,20 @@ class Waiting:
         self.calls += 1
         if self.calls & (self.calls - 1) == 0:  # the first, second, fourth, ...
             self.seen.append(tuple(_looks(value) for value in given))
-        now = time.perf_counter()
         if self.began is None:
-            self.began = now
-        return now, self.seconds
+            self.began = time.perf_counter()
+        return time.thread_time(), self.seconds
 
     def stop(self, began: tuple[float, float]) -> None:
         """The call ends. Calls of the same inside of it do not count twice."""
         _THREAD.depth -= 1
-        now = time.perf_counter()
-        elapsed = now - began[0]
+        # the thread's own time: where others use the machine, compiling takes longer as well
+        elapsed = time.thread_time() - began[0]
         self.long_calls = self.long_calls + 1 if elapsed >= LONG_CALL else 0
-        # a GPU works on while Python does something else
-        self.seconds = now - (self.began or now) if torch.cuda.is_initialized() else began[1] + elapsed
+        if torch.cuda.is_initialized():  # a GPU works on while Python does something else
+            self.seconds = time.perf_counter() - (self.began or 0.0)
+        else:
+            self.seconds = began[1] + elapsed
 
     def end(self) -> Any:
         """Compile it from now on; what to call. That is the plain one where the compiler cannot be had."""
