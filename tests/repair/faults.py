@@ -149,8 +149,8 @@ program("function", """
         d = c.t().contiguous().cumsum(0)[index]
         e = torch.nn.functional.pad(d, (1, 2)).clamp(-2, 2)
         m = torch.matmul(e, torch.ones(e.shape[1], 3)) / e.shape[0]
-        n = torch.relu(m) - m.std(0, keepdim=True)
-        return n.softmax(1), e.argmax(1), torch.erf(n).prod(1), n.sign() * n.round()
+        n = torch.relu(m) - m.std(0, keepdim=True) - 1.7 * e[:, 2:5]
+        return n.softmax(1), e.argmax(1), torch.erf(n).prod(1), n.sign() + (n * 3).round()
 
 
     torch.manual_seed(0)
@@ -182,6 +182,26 @@ program("losses", """
     torch.manual_seed(0)
     loss = Loss()
     fs.check(loss)(torch.randn(2, 3, 8, 8), torch.randn(2, 5), torch.tensor([1, 4]))
+""")
+
+program("images", """
+    import torch
+    import torch.nn.functional as F
+
+    import firesteel as fs
+
+
+    def f(image, labels):
+        big = F.interpolate(image, scale_factor=2, mode="bilinear")
+        padded = F.pad(big, (1, 1, 2, 2), mode="replicate")
+        columns = F.unfold(padded.sigmoid(), 3)
+        margin = F.soft_margin_loss(columns.mean(1), labels)
+        apart = torch.dist(columns[0], columns[1]) + torch.trace(columns[0])
+        return margin + apart, F.avg_pool2d(padded, 2).tanh()
+
+
+    torch.manual_seed(0)
+    fs.check(f)(torch.randn(2, 3, 4, 4), torch.ones(2, 80))
 """)
 
 program("python", """

@@ -109,9 +109,11 @@ def rule_of_mean_says_float64() -> None:
     fake_rule("aten.mean.dim", other_result(dtype=torch.float64))
 
 
-@fault("fake tensors", "cat", "function")
-def rule_of_cat_says_another_size() -> None:
-    fake_rule("aten.cat.default", other_result(shape=lambda shape: [shape[0] + 1, *shape[1:]]))
+@fault("fake tensors", "exp", "function")
+def rule_of_exp_says_float64() -> None:
+    import torch
+
+    fake_rule("aten.exp.default", other_result(dtype=torch.float64))
 
 
 @fault("fake tensors|capture|trace", "argmax", "function")
@@ -121,14 +123,11 @@ def rule_of_argmax_says_int32() -> None:
     fake_rule("aten.argmax.default", other_result(dtype=torch.int32))
 
 
-@fault("fake tensors|capture", "rsqrt", "function")
-def rule_of_rsqrt_raises() -> None:
-    fake_rule("aten.rsqrt.default", raising(ZeroDivisionError("a size")))
+@fault("fake tensors", "tanh", "images")
+def rule_of_tanh_says_bfloat16() -> None:
+    import torch
 
-
-@fault("fake tensors", "amax", "network")
-def rule_of_amax_keeps_the_dimension() -> None:
-    fake_rule("aten.amax.default", other_result(shape=lambda shape: [*shape, 1]))
+    fake_rule("aten.tanh.default", other_result(dtype=torch.bfloat16))
 
 
 # Tracing
@@ -144,12 +143,19 @@ def smooth_l1_loss_cannot_be_taken_apart() -> None:
     decomposition("aten.smooth_l1_loss.default", raising(UnboundLocalError("beta")))
 
 
-@fault("trace|differentiate", "reflection_pad", "losses")
-def reflection_pad_is_shifted() -> None:
-    def change(real: Any) -> Any:
-        return lambda x, *rest: real(x, *rest).flip(-1)
+@fault("trace", "soft_margin_loss", "images")
+def soft_margin_loss_is_scaled() -> None:
+    decomposition("aten.soft_margin_loss.default", scaled(0.9))
 
-    decomposition("aten.reflection_pad2d.default", change)
+
+@fault("trace", "trace", "images")
+def trace_cannot_be_taken_apart() -> None:
+    decomposition("aten.trace.default", raising(AssertionError("a matrix")))
+
+
+@fault("trace", "dist", "images")
+def dist_is_scaled() -> None:
+    decomposition("aten.dist.default", scaled(1.1))
 
 
 @fault("trace|differentiate", "binary_cross_entropy", "losses")
@@ -160,12 +166,24 @@ def binary_cross_entropy_crashes() -> None:
 # Differentiation
 
 
-@fault("differentiate", "_softmax_backward_data|softmax", "losses")
-def gradient_of_softmax_is_scaled() -> None:
-    decomposition("aten._softmax_backward_data.default", scaled(1.25))
-
-
 @fault("differentiate", "")
+def a_gradient_is_lost() -> None:
+    from firesteel.autodiff import joint
+
+    tracing = next(value for value in vars(joint).values() if hasattr(value, "differentiate"))
+    differentiate = tracing.differentiate
+
+    def lost(self: Any, *args: Any) -> Any:
+        gradients = differentiate(self, *args)
+        found = [at for at, one in enumerate(gradients) if one is not None]
+        if len(found) > 1:
+            gradients[found[-1]] = None
+        return gradients
+
+    tracing.differentiate = lost
+
+
+@fault("differentiate", "tanh")
 def differentiation_raises() -> None:
     from firesteel.autodiff import joint
 
@@ -204,7 +222,7 @@ def gradients_are_exchanged() -> None:
 # Parting
 
 
-@fault("partition", "")
+@fault("partition", "sigmoid")
 def partition_raises() -> None:
     from firesteel.autodiff import partition as module
 

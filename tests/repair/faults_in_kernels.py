@@ -146,25 +146,17 @@ def scheduling_of_argmax_raises() -> None:
 
 
 @fault("schedule", "embedding")
-def reads_of_tables_are_late_by_one() -> None:
-    from firesteel.kernels import ir
-    from firesteel.kernels.scheduling import schedule as module
+def reads_of_tables_are_negated() -> None:
+    from firesteel.kernels.scheduling.nests import NestBuilder
 
-    real = module.recipe_of
-
-    def broken(group: Any, *rest: Any) -> Any:
-        recipe, binding = real(group, *rest)
-        return recipe, binding
-
-    del ir, broken
-    build = module.NestBuilder.build
+    build = NestBuilder.build
 
     def shifted(self: Any) -> Any:
         nest = build(self)
         _shift(nest.body)
         return nest
 
-    module.NestBuilder.build = shifted  # type: ignore[method-assign]
+    NestBuilder.build = shifted  # type: ignore[method-assign]
 
 
 def _shift(body: list[Any]) -> None:
@@ -178,7 +170,7 @@ def _shift(body: list[Any]) -> None:
             statement.value = ir.op("neg", statement.value)
 
 
-@fault("schedule|generate", "")
+@fault("schedule", "")
 def memory_is_freed_too_early() -> None:
     from firesteel.kernels.scheduling import memory
 
@@ -262,11 +254,11 @@ def minima_are_maxima() -> None:
     rule("min", lambda _: OPERATIONS["max"].llvm.floats)
 
 
-@fault("generate", "sign", "function")
-def sign_of_negative_is_positive() -> None:
-    from firesteel.kernels.cpu.operation_rules import intrinsic
+@fault("generate", "abs", "function")
+def absolute_values_are_negated() -> None:
+    from firesteel.kernels.cpu.operation_rules import negation
 
-    rule("sign", lambda _: intrinsic("fabs"))
+    rule("abs", lambda _: negation)
 
 
 # Host programs
@@ -293,16 +285,16 @@ def results_of_products_are_doubled() -> None:
     real = printer.function_of
 
     def broken(target: Any) -> Any:
-        function = real(target)
+        name, function = real(target)
         if "mm" not in str(target):
-            return function
-        return lambda *args, **kwargs: function(*args, **kwargs).mul_(2)
+            return name, function
+        return name, lambda *args, **kwargs: function(*args, **kwargs).mul(2)
 
     printer.function_of = broken
 
 
 @fault("host", "")
-def results_come_in_another_order() -> None:
+def results_of_host_programs_are_negated() -> None:
     from firesteel.kernels.host import printer
 
     real = printer.host_function

@@ -171,23 +171,6 @@ def renumber(old: int, new: int) -> Edit:
     return edit
 
 
-def number_edits(tree: ast.Module) -> Iterator[Edit]:
-    """Make one number smaller, in one place."""
-    for index, node in enumerate(ast.walk(tree)):
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1:
-            for new in sorted({1, 2, node.value // 2} - {node.value}):
-                yield _renumber_at(index, new)
-
-
-def _renumber_at(index: int, new: int) -> Edit:
-    def edit(tree: ast.Module) -> None:
-        node = list(ast.walk(tree))[index]
-        assert isinstance(node, ast.Constant)
-        node.value = new
-
-    return edit
-
-
 def parameter_droppings(tree: ast.Module) -> Iterator[Edit]:
     """Leave out a parameter of the function that is called last, with its argument."""
     found = called_function(tree)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -100,6 +101,7 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
     _follow(session, shrinker)
     small = shrinker.shrink()
     final = refined(session, small, failure)
+    final = replace(final, line=re.sub(r"^(script|guards|walked|operators)(_\d+)?\.py:\d+: ", "", final.line))
     result = Minified(headed(small, final), final, level, session.tried, time.monotonic() - began, out)
     with open(out, "w", encoding="utf-8") as file:
         file.write(result.text)
@@ -176,9 +178,10 @@ def values_in(session: Session, text: str) -> Mapping[str, str]:
 def refined(session: Session, text: str, failure: Failure) -> Failure:
     """A failure with the operator, and the stage of code that crashes or raises when it is called."""
     found = session.failure(text) or failure
-    if found.stage == RUN and found.kind != "difference":
-        walked = walk_script(session, text)
-        if walked is not None and walked.stage != RUN:
+    if found.kind != "difference" and (found.stage == RUN or found.kind == "exception"
+                                       and found.stage in ("lower", "schedule", "generate", "host")):
+        walked = walk_script(session, text)  # a graph may be bad since an earlier stage
+        if walked is not None and walked.stage not in (RUN, found.stage):
             found = replace(found, stage=walked.stage, operators=walked.operators or found.operators,
                             line=walked.line or found.line)
     left, wrong = operators_left(session, text)

@@ -26,8 +26,7 @@ def plain_places(tree: ast.Module) -> list[int]:
     inside = {id(node) for statement in tree.body if isinstance(statement, (ast.FunctionDef, ast.ClassDef))
               for function in ast.walk(statement) if isinstance(function, ast.FunctionDef)
               for part in function.body for node in ast.walk(part)}
-    hidden = {id(node) for part in ast.walk(tree) if isinstance(part, (ast.Lambda, ast.ListComp, ast.GeneratorExp,
-                                                                       ast.SetComp, ast.DictComp, ast.JoinedStr))
+    hidden = {id(node) for part in ast.walk(tree) if isinstance(part, ast.JoinedStr)
               for node in ast.walk(part) if node is not part}
     found = [(len(ast.unparse(place[3])), number) for number, place in enumerate(edits.expressions(tree))
              if id(place[3]) in inside and id(place[3]) not in hidden

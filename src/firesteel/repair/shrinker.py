@@ -55,7 +55,6 @@ class Shrinker:
             self.try_all(edits.simplifications)
             self.attempt(edits.tidy)
             self.remove_statements()
-        self.try_all(edits.number_edits)
         return self.text
 
     def attempt(self, edit: Edit) -> bool:
@@ -159,8 +158,8 @@ class Shrinker:
     def shrink_sizes(self) -> None:
         """Make sizes smaller, the same number everywhere at once."""
         for old in edits.numbers(self.tree):
-            for new in (1, 2, 3, old // 4, old // 2):
-                if 0 < new < old and self.attempt(edits.renumber(old, new)):
+            for new in (1, 2) if old < 8 else (1, 4):
+                if new < old and self.attempt(edits.renumber(old, new)):
                     break
 
 

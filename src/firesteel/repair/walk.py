@@ -83,7 +83,8 @@ class Walk:
         """End the walk where there is a difference."""
         if difference is not None:
             operators, line = names_of(nodes)
-            kind = f"{difference.kind} of a {difference.place.partition('[')[0]}"
+            what = "value" if difference.kind == "nan" else difference.kind  # what is NaN here may be a number there
+            kind = f"{what} of a {difference.place.partition('[')[0]}"
             raise Found(Failure("difference", stage, kind, str(difference), "", operators, line))
 
     # The function
@@ -195,15 +196,18 @@ class Walk:
                  start: Callable[[], None]) -> None:
         """Walk for a graph with its backward."""
         nodes = _calls(call.module.graph)
-        difference = self.joint(joint, call, expected, truth)
+        with torch.no_grad():
+            self.traced(call, expected, truth, start)
+        looked_at, difference = self.joint(joint, call, expected, truth)
         if difference is not None:
             stage = "trace" if difference.place.startswith(("result", "argument")) else "differentiate"
             self.differs(stage, difference, nodes)
+        parting = "partition" if looked_at else "differentiate"
         again = trace_training(call.module, call.examples)
         assert isinstance(again, JointGraph)
         self.say("partition")
         start()
-        self.unit(call, again, None, "partition", expected, truth, lambda half, _, takes: interpreted_half(half, takes))
+        self.unit(call, again, None, parting, expected, truth, lambda half, _, takes: interpreted_half(half, takes))
         target = target_for(torch.device("cpu"))
         for count in range(1, len(target.joint_passes()) + 1):
             name = target.joint_passes()[count - 1].__name__
@@ -216,7 +220,7 @@ class Walk:
         last = trace_training(call.module, call.examples)
         assert isinstance(last, JointGraph)
 
-        def looked_at(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
+        def through(half: FunctionalGraph, name: str, takes_list: bool) -> Callable[..., Any]:
             def run(*inputs: Any) -> Any:
                 given = list(inputs[0]) if takes_list else list(inputs)
                 self.functional(half, [one.detach() if isinstance(one, torch.Tensor) else one for one in given],
@@ -227,7 +231,7 @@ class Walk:
             return run
 
         start()
-        self.unit(call, last, -1, "run", expected, truth, looked_at)
+        self.unit(call, last, -1, "run", expected, truth, through)
 
     def unit(self, call: GraphCall, joint: JointGraph, passes: int | None, stage: str, expected: Outcome,
              truth: Outcome | None, halves: Callable[..., Any]) -> None:
@@ -256,8 +260,23 @@ class Walk:
             raise Found(_raised(stage, found.error))
         self.differs(stage, compare(found, expected, truth), _calls(call.module.graph))
 
-    def joint(self, joint: JointGraph, call: GraphCall, expected: Outcome, truth: Outcome | None) -> Difference | None:
-        """Whether results and gradients of the joint graph, run as it is, are eager's."""
+    def traced(self, call: GraphCall, expected: Outcome, truth: Outcome | None, start: Callable[[], None]) -> None:
+        """The results of the graph as it is traced without gradients."""
+        self.say("trace")
+        try:
+            functional = trace(call.module, call.examples)
+        except Exception:
+            return  # what matters is the trace with gradients
+        start()
+        inputs = [one.detach() if isinstance(one, torch.Tensor) else one for one in copied(call.inputs)]
+        found = _guarded(lambda: compute(functional, inputs))
+        if found is not None:
+            judge = None if truth is None or truth.error is not None else truth.result
+            self.differs("trace", first_difference(found, expected.result, judge), _calls(call.module.graph))
+
+    def joint(self, joint: JointGraph, call: GraphCall, expected: Outcome,
+              truth: Outcome | None) -> tuple[bool, Difference | None]:
+        """Where results or gradients of the joint graph, run as it is, are not eager's; whether that can be told."""
         from .checking import _tangent
 
         results = [item for item in joint.differentiable if item.tangent is not None]
@@ -272,7 +291,7 @@ class Walk:
         if len(expected.gradients) != len([one for one in call.inputs if isinstance(one, torch.Tensor)
                                            and one.requires_grad and one.is_leaf]) or len(kept) != len(listed) \
                 or len(results) != len(listed) or joint.mutated:
-            return None  # results and inputs that share memory: the unit below tells
+            return False, None  # results and inputs that share memory: the unit below tells
         given = [_tangent(one, number) for number, one in enumerate(listed)]
         try:
             values = compute(whole, [*inputs, *given])
@@ -281,12 +300,12 @@ class Walk:
         truths = truth if truth is not None and truth.error is None else Outcome()
         found = first_difference(list(values[:len(kept)]), list(listed), truths.result and list(truths.result))
         if found is not None:
-            return found
+            return True, found
         wanted = [gradient for gradient in expected.gradients if gradient is not None]
         judge = [gradient for gradient in truths.gradients if gradient is not None] if truths.gradients else None
         if len(wanted) != len(gradients):
-            return None
-        return first_difference(list(values[len(kept):]), wanted, judge, "gradient", strides=False)
+            return False, None
+        return True, first_difference(list(values[len(kept):]), wanted, judge, "gradient", strides=False)
 
     def run_graph(self, run: Callable[..., Any], inputs: Sequence[Any]) -> Outcome:
         """Results, changed inputs and gradients of a graph's function."""
@@ -420,8 +439,9 @@ class Walk:
                 alone.launch(step)
             except Exception:
                 return  # an operation that is not known there
-            found = first_difference(tensors, [alone.tensors[name] for name in step.buffers], None, "result",
-                                     strides=False)
+            written = [at for at, buffer in enumerate(step.kernel.buffers) if buffer.name in step.kernel.writes]
+            found = first_difference([tensors[at] for at in written],
+                                     [alone.tensors[step.buffers[at]] for at in written], None, "result", strides=False)
             self.differs("generate", found, step.kernel.origins)
 
         run = PlanRun(plan, copied(list(inputs)), launch)
