@@ -1,7 +1,8 @@
 """How much of the time of compiled calls torch.profiler shows inside of ranges with names, on five programs; and how
 much of that it shows inside of kernels and operators. (The rest are guards, memory, and the profiler itself.)
 
-To begin and end a range takes about a microsecond, which is outside of it: 8% of a call of 13 µs. A backward is autograd's call, and a range of autograd's (CompiledFunctionBackward).
+To begin and end a range takes about a microsecond, which is outside of it: 8% of a call of 13 µs. A backward is
+autograd's call, and a range of autograd's (CompiledFunctionBackward).
 
     python -m benchmarks.profiler_ranges
 """
