@@ -44,7 +44,8 @@ class Firesteel:
 
     def __getattr__(self, name: str) -> Any:
         import firesteel as fs
-        return getattr(fs, name, None) or getattr(Torch(self.fullgraph), name)  # torch's own names are understood
+        own = None if name == "config" else getattr(fs, name, None)
+        return own or getattr(Torch(self.fullgraph), name)  # torch's own names are understood
 
 
 class Torch:

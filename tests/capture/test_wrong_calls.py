@@ -179,3 +179,14 @@ class RaisingDict(collections.OrderedDict[str, int]):
 def test_a_mapping_behind_two_stars_that_raises(mapping: Any) -> None:
     compare("dict(**o)", x(), 3, mapping, caught=True)
     compare("dict(b=1, **o)", x(), 3, mapping, caught=True)
+
+
+def test_words_about_methods_of_tensors() -> None:
+    def function(v: torch.Tensor) -> tuple[torch.Tensor, str]:
+        try:
+            v.sin(1)  # type: ignore[call-arg]
+        except TypeError as error:
+            return v + 1, str(error)
+        return v, ""
+
+    assert fs.compile(function, fullgraph=True)(x())[1] == function(x())[1] != ""

@@ -52,7 +52,7 @@ def eager_error(target: Any, args: list[Any], kwargs: dict[str, Any], differenti
     try:
         with torch_compat.without_modes():  # below them torch takes operators apart, and refuses in other words
             if isinstance(target, str):
-                getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
+                getattr(type(real_args[0]), target)(*real_args, **real_kwargs)  # as Python calls x.sin(1)
             else:
                 target(*real_args, **real_kwargs)
     except ERRORS as error:
