@@ -15,7 +15,7 @@ from .signals import GraphBreak, SkipFrame
 from .source import ConstantSource, InstanceDictSource
 from .values.base import Value
 from .values.methods import MethodValue
-from .values.objects import ModuleValue
+from .values.modules import ModuleValue
 
 if TYPE_CHECKING:
     from .tracer import Tracer

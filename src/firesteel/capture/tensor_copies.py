@@ -17,7 +17,7 @@ from .equivalents.copying import has_attributes, shallow_tensor_copy, stay_compi
 from .signals import GraphBreak
 from .values.base import Value
 from .values.mappings import DictValue
-from .values.objects import CompiledModuleValue
+from .values.modules import CompiledModuleValue
 from .values.storages import storage_bytes
 from .values.tensors import TensorValue
 

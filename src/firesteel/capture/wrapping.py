@@ -44,7 +44,8 @@ from .values.functions import FunctionValue, PartialValue, closure_cells
 from .values.generators import RandomGenerator
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue, NativeMethod
-from .values.objects import CompiledModuleValue, ExceptionValue, InstanceDict, ModuleValue, ObjectValue
+from .values.modules import CompiledModuleValue, ModuleValue
+from .values.objects import ExceptionValue, InstanceDict, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
 from .values.progress_bars import ProgressBarValue, is_progress_bar
 from .values.sequences import ListValue, TupleValue
