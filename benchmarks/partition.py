@@ -20,7 +20,8 @@ import torch.utils._pytree as pytree
 from tests.models import zoo
 
 import firesteel as fs
-from firesteel.autodiff.joint import JointGraph, trace_training
+from firesteel.autodiff.joint import trace_training
+from firesteel.autodiff.joint_graph import JointGraph
 from firesteel.autodiff.partition import partition
 
 MODELS = ("transformers/gpt2", "timm/resnet18")

@@ -10,7 +10,8 @@ import torch.fx
 import torch.nn.functional as F
 
 from firesteel import torch_compat
-from firesteel.autodiff.joint import Tangent, trace_training
+from firesteel.autodiff.joint import trace_training
+from firesteel.autodiff.joint_graph import Tangent
 from firesteel.autodiff.min_cut import INFINITE, sink_side
 from firesteel.autodiff.partition import part_again, partition
 

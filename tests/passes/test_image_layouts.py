@@ -226,7 +226,7 @@ def test_forward_and_backward_compute_in_one_layout():
 
 
 def test_another_backward_finds_what_is_kept():
-    from firesteel.autodiff.joint import Tangent
+    from firesteel.autodiff.joint_graph import Tangent
 
     net, x = Net(), torch.randn(2, 3, 8, 8)
     joint, module, examples = joint_of(net, x)

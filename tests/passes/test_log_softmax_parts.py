@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.autodiff.joint import JointGraph, trace_training
+from firesteel.autodiff.joint import trace_training
+from firesteel.autodiff.joint_graph import JointGraph
 from firesteel.autodiff.partition import partition
 from firesteel.functional import run
 from firesteel.kernels.gpu.device import CudaTarget

@@ -30,7 +30,7 @@ from ..torch_compat.graph_modules import LazyGraphModule
 
 if TYPE_CHECKING:
     from ..functional.tracing import Tracing
-    from .joint import JointGraph
+    from .joint_graph import JointGraph
 
 _ATEN = torch.ops.aten
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -406,7 +406,8 @@ class _Joint:
 
 
 def _joint(recorder: Recorder, module: torch.fx.GraphModule, given: Sequence[Any], wanted: Sequence[int]) -> _Joint:
-    from .joint import History, JointGraph, trace_training
+    from .joint import trace_training
+    from .joint_graph import History, JointGraph
 
     graph, _ = _copy(module)
     end = graph.output_node()

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from ..functional.graph import Constant, FreshTensor, Output
 from ..records import dataclass
-from .joint import JointGraph, tangent_bits
+from .joint_graph import JointGraph, tangent_bits
 from .partition import Partition, part_again
 
 

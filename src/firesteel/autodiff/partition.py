@@ -37,7 +37,7 @@ from ..shapes import Const, Symbol
 from ..shapes.expression_nodes import ExpressionNodes
 from ..shapes.symnode import computed, expr_of
 from . import recompute
-from .joint import ALL_RESULTS, JointGraph, tangent_bits
+from .joint_graph import ALL_RESULTS, JointGraph, tangent_bits
 from .min_cut import INFINITE, sink_side
 from .passed_gradients import PassedGradient
 

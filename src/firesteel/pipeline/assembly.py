@@ -13,7 +13,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
-from ..autodiff.joint import History, JointGraph, Remade
+from ..autodiff.joint_graph import History, JointGraph, Remade
 from ..autodiff.partition import Partition
 from ..functional.graph import Constant, FreshTensor, InputAlias, Number, Output, SameAs, ViewLayout, needed_for
 from ..functional.running import detach_views, known_number, symbols, view_of_base

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from ..autodiff.joint import JointGraph
+from ..autodiff.joint_graph import JointGraph
 from ..devices import CPU, kind_of
 from ..functional.graph import FreshTensor, FunctionalGraph, Number, Output
 from ..kernels.targets import target_for

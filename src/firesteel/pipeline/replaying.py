@@ -30,7 +30,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..autodiff.gradients import leaf_gradients
-from ..autodiff.joint import ALL_RESULTS, Carrier, JointGraph, tangent_bits
+from ..autodiff.joint_graph import ALL_RESULTS, Carrier, JointGraph, tangent_bits
 from ..errors import UserCodeError
 from ..functional.applied_functions import AppliedFunction
 from ..functional.graph import FreshTensor

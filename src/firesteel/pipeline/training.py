@@ -25,7 +25,8 @@ import torch
 
 from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
-from ..autodiff.joint import Expected, JointGraph, Tangent, trace_training
+from ..autodiff.joint import trace_training
+from ..autodiff.joint_graph import Expected, JointGraph, Tangent
 from ..autodiff.partition import Partition, changed_and_kept, part_again, partition
 from ..events import span
 from ..functional.graph import Unsupported

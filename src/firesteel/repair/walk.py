@@ -18,7 +18,8 @@ import torch
 import torch.fx
 
 from .. import config
-from ..autodiff.joint import JointGraph, trace_training
+from ..autodiff.joint import trace_training
+from ..autodiff.joint_graph import JointGraph
 from ..backends.aot_eager import interpreted_half, needs_gradients
 from ..backends.as_captured import as_captured
 from ..compiling import compile
