@@ -77,7 +77,7 @@ def bisect_text(session: Session, text: str, out: str, guards: bool = True) -> B
     result = Bisection(None, devices=["the CPU"])
     session.progress("eager, captured graph, functional graph, passes, kernels")
     first = session.run(text, look=True, limit=min(120.0, max(session.each, 60.0)))
-    if first.failure is None and torch.cuda.is_available():
+    if first.failure is None and _has_gpu():
         session.progress("on the GPU")
         text_there = _on_gpu(text)
         first = session.run(text_there, look=True, limit=120.0)
@@ -104,6 +104,11 @@ def bisect_text(session: Session, text: str, out: str, guards: bool = True) -> B
     result.complete &= not session.is_over
     result.seconds = time.monotonic() - began
     return result
+
+
+def _has_gpu() -> bool:
+    """Whether children can use a GPU. This process does not ask itself: what it has begun with a GPU, a child lacks."""
+    return not torch.cuda.is_initialized() and in_child(lambda _: torch.cuda.is_available(), 60.0).value is True
 
 
 def _minified(session: Session, text: str, first: Tried, out: str) -> Minified:

@@ -370,20 +370,20 @@ class Walk:
         except Exception as error:
             raise Found(_raised("lower", error)) from None
         on_host = kind_of(target.device).is_host
-        if on_host:
-            evaluation = Evaluation(lowered, inputs)
-            values = _guarded(evaluation.run)
-            if values is not None:
-                difference = first_difference(_tensors(values), _tensors(expected), truth and _tensors(truth), "result",
-                                              strides=False)
-                self.differs("lower", difference, self._wrong_computations(evaluation, functional, inputs) or nodes)
+        if not on_host:  # the plain ways to run loops are for memory of the host
+            inputs, expected, truth = _on_host(inputs), _on_host(expected), truth and _on_host(truth)
+        evaluation = Evaluation(lowered, inputs)
+        values = _guarded(evaluation.run)
+        if values is not None:
+            difference = first_difference(_tensors(values), _tensors(expected), truth and _tensors(truth), "result",
+                                          strides=False)
+            guilty = self._wrong_computations(evaluation, functional, inputs) if on_host else []
+            self.differs("lower", difference, guilty or nodes)
         self.say("schedule")
         try:
             plan = schedule(lowered, target.machine, (), hints)
         except Exception as error:
             raise Found(_raised("schedule", error)) from None
-        if not on_host:
-            return
         points = sum(one.numel() for one in (*_tensors(inputs), *_tensors(expected)))
         run = PlanRun(plan, inputs)
         if points <= MOST_POINTS:
@@ -391,7 +391,7 @@ class Walk:
             if values is not None:
                 self.differs("schedule", first_difference(_tensors(values), _tensors(expected),
                                                           truth and _tensors(truth), "result", strides=False), nodes)
-        if self.machine_code:
+        if self.machine_code and on_host:
             self.native(plan, target, hints, inputs, points <= MOST_POINTS)
 
     def _wrong_computations(self, evaluation: Evaluation, functional: FunctionalGraph,
@@ -457,7 +457,9 @@ class Walk:
         """The host program around the kernels."""
         if not self.machine_code:
             return
-        self.say("host", names_of(nodes)[0])
+        # kernels for other devices are not launched one by one: what they do wrong shows here
+        stage = "host" if kind_of(target_of(functional.graph).device).is_host else "generate"
+        self.say(stage, names_of(nodes)[0])
         try:
             expected = compute(functional, copied(list(inputs)))
             run = compile_functional(functional, Options(), "checked").run
@@ -465,8 +467,8 @@ class Walk:
         except (Unsupported, SpentResults):
             return
         except Exception as error:
-            raise Found(_raised("host", error)) from None
-        self.differs("host", first_difference(list(results), list(expected) if isinstance(expected, tuple) else
+            raise Found(_raised(stage, error)) from None
+        self.differs(stage, first_difference(list(results), list(expected) if isinstance(expected, tuple) else
                                               [expected], None, "result", strides=False), nodes)
 
 
@@ -533,6 +535,10 @@ def _wrong_meta(functional: FunctionalGraph, inputs: Sequence[Any]) -> tuple[tor
             if all(type(size) is int for size in said.shape) and tuple(said.shape) != tuple(value.shape):
                 return node, f"its rule says the size {list(said.shape)}, and it gives {list(value.shape)}"
     return None
+
+
+def _on_host(values: Sequence[Any]) -> list[Any]:
+    return [value.cpu() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
