@@ -76,7 +76,7 @@ def test_results_are_eagers_and_other_lengths_are_no_new_program(function):
     assert len(compiled._firesteel_unit.entries) <= 3, compiled._firesteel_unit.entries
 
 
-@pytest.mark.parametrize("function, backend", [(unchanged, "eager"), (chosen, "eager"), (layers, "native"),
+@pytest.mark.parametrize("function, backend", [(unchanged, "eager"), (chosen, "eager"), (layers, "eager"),
                                                (attention, "native")])
 def test_gradients(function, backend):
     warnings.filterwarnings("ignore", "The PyTorch API of nested tensors", UserWarning)
