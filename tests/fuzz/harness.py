@@ -447,6 +447,24 @@ def staged_compiler(counting: CountingBackend) -> Iterator[Transform]:
         torch_compat.bucket_limits = limits
 
 
+def compile_as_torch(target: Any) -> Any:
+    """What torch's compiler makes of a function, or a module that calls of it compile from now on."""
+    if isinstance(target, torch.nn.Module):
+        target.compile()
+        return target
+    return torch.compile(target)
+
+
+@contextlib.contextmanager
+def _installed(counting: CountingBackend) -> Iterator[Transform]:
+    """``torch.compile`` and ``Module.compile`` of programs written for torch's compiler, answered by firesteel. States
+    of modules that ``torch.compile`` returns have other names, as torch has them: modules are compiled in place."""
+    from firesteel.unchanged.installing import installed
+
+    with _firesteel("native", None, compile_after=0)(counting), installed():
+        yield compile_as_torch
+
+
 @contextlib.contextmanager
 def torch_compiler(backend: CountingBackend) -> Iterator[Transform]:
     """torch's own front end, to see where it stands on the same programs."""
@@ -471,6 +489,7 @@ COMPILERS: dict[str, Compiler] = {
     # Kernels that check every access, and tensors whose memory ends where another access is a crash.
     "native-checked": _firesteel("native", None, check_bounds=True),
     "native-waiting": _firesteel("native", None, "auto", compile_after=1e-9),  # first calls run uncompiled
+    "installed": _installed,
     "native-dynamic-checked": _firesteel("native", True, check_bounds=True),
     "native-staged": staged_compiler,
     "native-guarded": _firesteel("native", None),
@@ -481,7 +500,7 @@ COMPILERS: dict[str, Compiler] = {
 # Those whose graphs the counting backend runs.
 COUNTED = ("firesteel", "firesteel-dynamic", "torch", "none")
 # Those that make graphs functional: a result may lie in other memory than the plain program's.
-FUNCTIONAL = ("aot_eager", *(name for name in COMPILERS if name.startswith("native")))
+FUNCTIONAL = ("aot_eager", "installed", *(name for name in COMPILERS if name.startswith("native")))
 
 
 def _placing(compiler: str, program: Program) -> contextlib.AbstractContextManager[Any] | None:

@@ -260,6 +260,8 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
     for name, item in attributes.items():
         if isinstance(value, torch.nn.Module) and name.startswith("_") and not item:
             continue  # empty hook tables
+        if name == "_compiled_call_impl":
+            continue  # what `Module.compile()` leaves there
         yield f".{name}", item
 
 

@@ -278,3 +278,27 @@ def test_shrink_random_program() -> None:
     small = shrink(program, tanh_runs)
     assert tanh_runs(small)
     assert len(small.source.splitlines()) < 20
+
+
+# Compilers
+
+
+INSTALLED = """import torch
+import firesteel as fs
+
+
+class Asking(torch.nn.Module):
+    def forward(self, x):
+        return x.relu(){asked}
+
+
+def make():
+    return {target}, [((torch.ones(2),), {{}})], lambda index: None, dict
+"""
+
+
+@pytest.mark.parametrize("target", ["Asking()", "Asking().forward"])
+def test_installed_compiles(target: str) -> None:
+    assert check(Program(-1, INSTALLED.format(asked="", target=target)), "installed").differences == []
+    asking = Program(-1, INSTALLED.format(asked=", fs.is_compiling()", target=target))
+    assert "('bool', False) != ('bool', True)" in "".join(check(asking, "installed").differences)
