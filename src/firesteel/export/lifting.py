@@ -50,12 +50,31 @@ def same_constant(value: Any, other: Any) -> bool:
         return False
     if type(value).__eq__ is not object.__eq__:  # type: ignore[comparison-overlap]
         return bool(value == other)
-    if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__"):
+    if isinstance(value, torch.nn.Module):
+        return _same_stateless_module(value, other)
+    if not hasattr(value, "__dict__"):
         return False
     try:
         return bool(vars(value) == vars(other))
     except RuntimeError:  # of tensors
         return False
+
+
+def _same_stateless_module(module: torch.nn.Module, other: torch.nn.Module) -> bool:
+    """Whether two modules of a class do the same: equal settings, neither weights nor hooks, as in ``nn.ReLU()``."""
+    settings = []
+    for one in (module, other):
+        own = dict(vars(one))
+        children = own.pop("_modules")
+        if any(own[name] for name in own if name.startswith(("_parameters", "_buffers")) or name.endswith("_hooks")):
+            return False
+        settings.append((own, list(children.items())))
+    (own, parts), (others, other_parts) = settings
+    try:
+        same = bool(own == others) and [name for name, _ in parts] == [name for name, _ in other_parts]
+    except RuntimeError:  # of tensors
+        return False
+    return same and all(same_constant(one, two) for (_, one), (_, two) in zip(parts, other_parts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -290,7 +290,7 @@ def module_as_input_unused(self: Any, x: Any, layer: Any) -> Any:
     return x * 2
 
 
-@program(OBJECTS, rand(2, 3), nn.ReLU(), further=[], saves=False)
+@program(OBJECTS, rand(2, 3), nn.ReLU(), further=[(rand(2, 3, seed=1), nn.ReLU())], saves=False)
 def module_as_input_called(self: Any, x: Any, layer: Any) -> Any:
     return layer(x) + 1
 

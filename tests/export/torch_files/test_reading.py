@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zipfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +165,37 @@ def test_damaged_archives(tmp_path: Path) -> None:
         archive.writestr("m/data/aotinductor/model/model.so", "")
     with pytest.raises(fs.export.SavedProgramError, match="machine code"):
         fs.export.load(path)
+
+
+def _paths(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to everything in parsed JSON."""
+    if path:
+        yield path
+    for key, item in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
+        yield from _paths(item, (*path, key))
+
+
+def test_random_changes_are_errors_or_programs(tmp_path: Path) -> None:
+    outcomes: Counter[str] = Counter()
+    for seed in range(60):
+        dice = random.Random(seed)
+
+        def change(data: Any, dice: random.Random = dice) -> None:
+            *way, last = dice.choice(list(_paths(data)))
+            place = data
+            for key in way:
+                place = place[key]
+            place[last] = dice.choice([None, 0, -1, 2**70, "x", "", [], {}, True, 1.5, {"as_int": 3}, {"name": "x"}])
+
+        part = dice.choice(["model.json", "weights_config.json"])
+        path = changed(dice.choice(["state", "sizes", "branches", "modes"]), tmp_path, part, change) \
+            if part == "model.json" else changed("state", tmp_path, part, change)
+        try:
+            fs.export.load(path)
+            outcomes["loaded"] += 1
+        except fs.export.SavedProgramError:
+            outcomes["refused"] += 1
+    assert outcomes["refused"] > 30 and sum(outcomes.values()) == 60
 
 
 @pytest.mark.parametrize("text", [

@@ -75,6 +75,14 @@ def test_further_conditions_are_checked() -> None:
         ranged.module()(torch.ones(65))
 
 
+def test_tools_of_torch_take_it() -> None:
+    model = MODELS["sizes"]
+    theirs = fs.export.to_torch(exported(model))
+    for make in (lambda: torch.export.unflatten(theirs), lambda: theirs.run_decompositions({}).module()):
+        given = model.args()
+        same(make()(*given), model.eager()(*given))
+
+
 def test_the_name_decides_the_format(tmp_path) -> None:
     program = exported(MODELS["state"])
     fs.export.save(program, tmp_path / "state.pt2", extra_files={"notes.txt": "here"})

@@ -119,7 +119,8 @@ class GraphWriting:
 
     def _write(self, node: torch.fx.Node, target: str, inputs: list[Any], outputs: list[Any],
                single: bool | None = None) -> None:
-        self.nodes.append({"target": target, "inputs": inputs, "outputs": outputs, "metadata": _metadata(node),
+        metadata = _metadata(node, self.metadata.root)
+        self.nodes.append({"target": target, "inputs": inputs, "outputs": outputs, "metadata": metadata,
                            "is_hop_single_tensor_return": single, "name": node.name})
 
     def _add_operator(self, node: torch.fx.Node, target: Any) -> None:
@@ -287,15 +288,23 @@ def _computes(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and node.target not in (set_grad_mode, torch.is_grad_enabled)
 
 
-def _metadata(node: torch.fx.Node) -> dict[str, str]:
+def outermost_module(graph: torch.fx.Graph) -> str:
+    """The text of the module that a program was made of; tools of torch expect it around every operation."""
+    stacks = [_modules_text(node) for node in graph.nodes if node.meta.get("nn_module_stack")]
+    return stacks[0].partition(";")[0] if stacks else "L__self__,,torch.nn.modules.module.Module"
+
+
+def _modules_text(node: torch.fx.Node) -> str:
+    return ";".join([",".join((str(key), str(path), _class_text(kind)))
+                     for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()])
+
+
+def _metadata(node: torch.fx.Node, root: str) -> dict[str, str]:
     """Source line, modules around, and the function that was called."""
     written = {}
     if isinstance(node.meta.get("stack_trace"), str):
         written["stack_trace"] = node.meta["stack_trace"]
-    modules = [",".join((str(key), str(path), _class_text(kind)))
-               for key, (path, kind) in node.meta.get("nn_module_stack", {}).items()]
-    if modules:
-        written["nn_module_stack"] = ";".join(modules)
+    written["nn_module_stack"] = _modules_text(node) or root
     function = node.meta.get("torch_fn")
     if function:
         written["torch_fn"] = ";".join(function)

@@ -31,7 +31,7 @@ from ..signature import (
     TensorArgument,
 )
 from .archive import ARCHIVE_VERSION, CONSTANTS, EXAMPLES, EXTRA, FORMAT, MODELS, WEIGHTS, write_archive
-from .graph_writing import GraphWriting
+from .graph_writing import GraphWriting, outermost_module
 from .guards import places_of_inputs
 from .naming import renaming
 from .payload_writing import Payloads
@@ -88,7 +88,7 @@ def write_program(program: ExportedProgram) -> dict[str, Any]:
     env = environment_of(program)
     hints: dict[Symbol, Scalar] = dict(env.hints) if env is not None else {}
     renamed = renaming(_symbols(program), hints)
-    metadata = Metadata(renamed, hints)
+    metadata = Metadata(renamed, hints, outermost_module(program.graph))
     signature = program.graph_signature
     return {
         "graph_module": {

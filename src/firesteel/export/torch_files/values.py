@@ -42,7 +42,9 @@ def write_device(device: torch.device) -> Any:
 class Metadata:
     """Writes what is known of values; symbols get the names that torch wants."""
 
-    def __init__(self, renamed: Mapping[Expr, Expr], hints: Mapping[Symbol, Scalar]) -> None:
+    def __init__(self, renamed: Mapping[Expr, Expr], hints: Mapping[Symbol, Scalar], root: str = "") -> None:
+        self.root = root
+        """The module that is around all operations."""
         self.renamed = renamed
         self.hints = hints
 
