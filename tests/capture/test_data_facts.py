@@ -112,3 +112,17 @@ def test_is_not_taken_for_known(function: Callable[[torch.Tensor], torch.Tensor]
     compiled = fs.compile(function, backend="eager")
     for x in (torch.full((3,), torch.nan), torch.full((3,), 100.0), torch.zeros(3)):
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
+
+
+def test_where_a_maximum_is():
+    def function(x):
+        place = x[0].argmax().item()
+        rows = (x > 0).sum().item()
+        return x[:, place] * (1 if place < x.shape[1] else 5) + (2 if place >= 0 and rows >= 0 else 3)
+
+    compiled = fs.compile(function, fullgraph=True, backend="eager")
+    for seed in range(3):
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(compiled(x), function(x))
+    with pytest.raises(fs.errors.GraphBreakError):
+        fs.compile(lambda x: x + 1 if x[0].argmin().item() < 3 else x, fullgraph=True)(x)

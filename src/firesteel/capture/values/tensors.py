@@ -11,6 +11,7 @@ import numpy
 import torch
 
 from ... import torch_compat
+from ...shapes import ge, le
 from ...torch_compat import inference_mode_guard, view_base
 from ..call_signatures import refused
 from ..python_warnings import warn_of_float
@@ -319,9 +320,23 @@ class TensorValue(Value):
             return known
         element = tx.number_nodes.element(self)
         if element is None:
-            return tx.call_torch("item", [self], {})
+            number = tx.call_torch("item", [self], {})
+            self._bound(tx, number)
+            return number
         return tx.number_nodes.elements.get(element) or \
             tx.number_nodes.elements.setdefault(element, tx.call_torch("item", [self], {}))
+
+    def _bound(self, tx: Tracer, number: Value) -> None:
+        """What is known of an integer for all data: where a maximum is, it is inside of its dimension."""
+        from ..data_facts import range_of  # few programs ask
+
+        plain = self.fake.dtype is torch.bool or self.fake.dtype.is_floating_point
+        bounds = None if plain else range_of(self.node)
+        if bounds is not None and isinstance(number, NumberValue) and number.hint is None:
+            if math.isfinite(bounds.low):
+                tx.shape_env.assume(ge(number.expr, int(bounds.low)))
+            if math.isfinite(bounds.high):
+                tx.shape_env.assume(le(number.expr, int(bounds.high)))
 
     def known_number(self, tx: Tracer) -> Value | None:
         """The value of its only element where the program made it of numbers alone."""
