@@ -7,7 +7,7 @@ import torch
 
 import firesteel as fs
 from firesteel.cli import main
-from firesteel.repair import bisect, failure, minify
+from firesteel.repair import bisect, failure, levels, minify
 from firesteel.repair.session import Session
 from firesteel.repair.shrinker import Shrinker
 from repair import faults
@@ -128,3 +128,12 @@ def test_bisect_of_a_call(tmp_path, monkeypatch):
     assert found.failure is None, found
     with pytest.raises(fs.errors.UserCodeError, match="no source"):
         fs.bisect(torch.nn.Linear(2, 2))(object())
+
+
+def test_scripts_of_functional_graphs_and_kernels(session):
+    text = SMALL.replace("torch.randn(4)", "torch.randn(4, requires_grad=True)")
+    forward, backward = reversed(levels.scripts_behind(session, text, "autodiff"))
+    assert "aten.relu" in forward and "aten.cumsum" in forward and "requires_grad" not in forward
+    assert "cumsum" in backward and "tangent" in backward
+    kernels = levels.scripts_behind(session, text, "kernels")
+    assert len(kernels) >= 2 and all("fs.check(f)(" in kernel for kernel in kernels)

@@ -85,7 +85,8 @@ def part_of(functional: FunctionalGraph, nodes: Sequence[torch.fx.Node]) -> tupl
         if node.op == "get_attr":
             examples.append(functional.constants[str(node.target)])
         else:
-            examples.append(node.meta["val"])
+            value = node.meta["val"]  # gradients are nothing that such a graph knows of
+            examples.append(value.detach() if isinstance(value, torch.Tensor) else value)
         copies[node] = graph.placeholder(node.name)
     for node in functional.graph.nodes:
         if node in inside:

@@ -30,7 +30,7 @@ _HEAD = "what fails"
 _CALLS: dict[types.CodeType, str] = {}
 _SCRIPT = "_firesteel_script"
 _NO_SETTINGS = frozenset({"repro", "raise_on_internal_error", "disk_cache", "cache_dir", "compile_after", "debug_dir",
-                          "verify"})
+                          "verify", "retire_slow"})
 """Settings that are not the program's, or that `fs.check` makes."""
 
 
