@@ -98,6 +98,8 @@ def main() -> None:
         programs = [program for program in PROGRAMS.values()
                     if arguments.only in program.name or arguments.only in program.kind]
     counts: Counter[tuple[str, str, str]] = Counter()
+    for way in ("from_torch", "to_torch"):  # what only the first export of a process pays; each program is a fork
+        outcome(PROGRAMS["CondOfModules"], False, way)
     for program in programs:
         for mode in arguments.modes:
             for way in arguments.way or ["from_torch", "to_torch"]:

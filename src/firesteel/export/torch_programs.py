@@ -11,6 +11,7 @@ import io
 import torch.export
 
 from .program import ExportedProgram
+from .saving.errors import SavedProgramError
 from .torch_files.program_writing import save_for_torch
 
 
@@ -20,7 +21,11 @@ def to_torch(program: ExportedProgram) -> torch.export.ExportedProgram:
     file = io.BytesIO()
     save_for_torch(program, file)
     file.seek(0)
-    made = torch.export.load(file)
+    try:
+        made = torch.export.load(file)
+    except Exception as error:
+        raise SavedProgramError(f"torch cannot read a program of this kind: {type(error).__name__}: {error}",
+                                "Numbers that vary as inputs may not work there; sizes of tensors do.") from error
     made.state_dict.update({name: program.state_dict[name] for name in made.state_dict})
     made.constants.update({name: program.constants[name] for name in made.constants})
     return made

@@ -86,7 +86,7 @@ def _map(writer: GraphWriter, node: Any) -> list[Any]:
     body, xs, *additional = _inputs(node)
     args = [_own_graph(writer, body), _as_list(writer.argument(xs)),
             _as_list(writer.argument(additional[0])) if additional else []]
-    return _results(writer, node, writer.call("map", "firesteel.map", args, _known(writer, node)))
+    return _results(writer, node, writer.call("map_impl", "firesteel.map", args, _known(writer, node)))
 
 
 @_owner("scan")
