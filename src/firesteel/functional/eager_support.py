@@ -43,8 +43,9 @@ _ONE_DTYPE = {
 }  # fmt: skip
 _LARGEST = 3.4e38
 """No finite number up to this is refused by any operator on floats of 32 bits and more."""
-# Operators of what a forward operator left for them, or of libraries: nothing to try with made-up tensors.
-_TRUSTING = ("backward", "segment", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique")
+# Operators of what a forward operator left for them, or of libraries: nothing to try with made-up tensors. Steps of
+# optimizers in one kernel take every tensor to be as large and of the same dtype as its parameter, without looking.
+_TRUSTING = ("backward", "segment", "rnn", "lstm", "gru", "attention", "conv", "mkldnn", "quant", "unique", "_fused_")
 _MOST_ELEMENTS = 4096
 _MOST_AT_HAND = 1 << 20
 _LONGEST = 8
