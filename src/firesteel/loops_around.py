@@ -157,9 +157,9 @@ def _left(iterator: Any, depth: int = 0) -> int | None:
         known = [left for part in inside if (left := _left(part, depth + 1)) is not None]
         return min(known, default=None)
     loading = sys.modules.get("torch.utils.data.dataloader")
-    if loading is not None and isinstance(iterator, loading._BaseDataLoaderIter):
-        try:
-            return max(len(iterator) - iterator._num_yielded, 0)
+    if loading is not None and kind.__module__ == loading.__name__:
+        try:  # not by way of `torch_compat`, which is not imported before something is compiled
+            return max(len(iterator) - getattr(iterator, "_num_yielded", 0), 0)
         except Exception:  # of datasets without a length, or with an error in it
             return None
     return None

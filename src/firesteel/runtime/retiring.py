@@ -166,7 +166,8 @@ def _trained(args: tuple[Any, ...]) -> tuple[Any, ...]:
     for module in args[:2]:  # behind the variables around a function
         if isinstance(module, torch.nn.Module):
             parameters = [parameter for parameter in torch.nn.Module.parameters(module) if parameter.requires_grad]
-            return tuple((parameter._version, id(parameter.grad), getattr(parameter.grad, "_version", None))
+            return tuple((torch_compat.version_of(parameter), id(parameter.grad),
+                          None if parameter.grad is None else torch_compat.version_of(parameter.grad))
                          for parameter in (parameters[:2] + parameters[-2:]))
     return ()
 

@@ -189,7 +189,8 @@ PRIVATE_NAMES: Mapping[str, tuple[Need, Releases]] = MappingProxyType({
 CONVENTIONS = frozenset({
     "__dynamo_disable", "_config", "_is_compiling_flag", "_is_default", "_is_exporting_flag", "_is_param",
     "_dynamic_spec", "_entries", "_fields", "_named_args", "_params", "_specs", "_varargs", "_varkw",
-    "_lineno_map", "_prologue_start", "_code", "_opoverload", "_set_stance", "_stance", "_torchdynamo_orig_callable",
+    "_lineno_map", "_num_yielded", "_prologue_start", "_code", "_opoverload", "_set_stance", "_stance",
+    "_torchdynamo_orig_callable",
 })
 """Attributes that are looked for where they may be missing, that are set for torch to look for, or that are of classes
 in modules that only users import (``torch.fx.experimental.dynamic_spec``)."""
