@@ -50,6 +50,8 @@ def fresh_state() -> Iterator[None]:
     """Every test sees a compiler that has compiled nothing, and a fallback to eager counts as a failure."""
     seed_torch()
     firesteel.reset()
-    with config.patch(raise_on_internal_error=True, disk_cache=False, verify=True, compile_after=0.0):
+    as_they_are = dict(zip(config.names(), config.values(), strict=True))
+    with config.patch(as_they_are), \
+            config.patch(raise_on_internal_error=True, disk_cache=False, verify=True, compile_after=0.0):
         yield
     set_logs()

@@ -1,8 +1,8 @@
 """Expressions of sizes in torch's files: Python calls of SymPy's classes, read as syntax trees and never executed.
 
 >>> from firesteel.shapes.expr import symbol
->>> print(read_expression("Add(Mul(Integer(2), Symbol('s7', integer=True)), FloorDiv(Symbol('s7'), Integer(3)))"))
-s7//3 + 2*s7
+>>> print(read_expression("Add(Mul(Integer(2), Symbol('s7', integer=True)), Integer(3))"))
+2*s7 + 3
 >>> print(read_expression("Eq(Mod(s7, 4), 0)"), "|", write_expression(symbol("s7") % 4))
 s7 % 4 == 0 | Mod(Symbol('s7', positive=True, integer=True), Integer(4))
 """
