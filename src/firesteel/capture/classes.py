@@ -23,7 +23,7 @@ from .values.base import Value
 from .values.constants import ConstantValue
 from .values.mappings import DictValue, SetValue
 from .values.methods import C_METHODS, MethodValue
-from .values.objects import ClassValue, ExceptionValue, ObjectValue, bare_constant
+from .values.objects import ClassValue, ExceptionValue, ObjectValue
 from .values.progress_bars import is_progress_bar, make_progress_bar
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
@@ -161,21 +161,13 @@ def new_object(tx: Tracer, cls: type, args: list[Value], kwargs: dict[str, Value
         items = tx.to_list(args[0], hint=True) if args else []
         return TupleValue(items, cls) if plain_tuple(cls) else ObjectValue(cls, storage=TupleValue(items))
     base = _solid_base(cls)
-    if base in {int, float, str, bytes} and plain_subclass(cls):
-        constants = [tx.constant_of(a) for a in args]
-        named = {k: tx.constant_of(v) for k, v in kwargs.items()}
-        new: Any = base.__new__
-        instance = tx.user_errors(lambda: new(cls, *constants, **named))
-        if instance != instance:
-            raise GraphBreak(f"making a {cls.__name__} that is NaN")
-        return ConstantValue(instance)
     if base in {int, float, str, bytes}:
-        constants = [tx.constant_of(bare_constant(a)) for a in args]
-        named = {k: tx.constant_of(bare_constant(v)) for k, v in kwargs.items()}
-        plain = tx.user_errors(lambda: base(*constants, **named))
+        # What the class is made of is what its base makes of the arguments, which may ask methods of the program's.
+        plain = tx.constant_of(tx.call(tx.python_object(base), args, kwargs))
         if plain != plain:
             raise GraphBreak(f"making a {cls.__name__} that is NaN")
-        return ObjectValue(cls, storage=ConstantValue(plain))
+        new: Any = base.__new__
+        return ConstantValue(new(cls, plain)) if plain_subclass(cls) else ObjectValue(cls, storage=ConstantValue(plain))
     if base is frozenset:
         return ObjectValue(cls, storage=SetValue.of(tx, args[0] if args else TupleValue([]), frozenset))
     if base is object:
