@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 Edit = Callable[[ast.Module], None]
 BLOCKS = ("body", "orelse", "finalbody")
@@ -16,10 +16,10 @@ def source(tree: ast.Module) -> str:
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
-def is_closed(tree: ast.Module) -> bool:
-    """Whether each name that is read is bound somewhere: a cheap look before a program is run."""
+def is_closed(tree: ast.Module, wanted: Iterable[str] = ()) -> bool:
+    """Whether each name that is read or wanted is bound somewhere: a cheap look before a program is run."""
     bound = set(dir(builtins)) | {"__file__", "__name__"}
-    read: set[str] = set()
+    read = set(wanted)
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
@@ -31,6 +31,8 @@ def is_closed(tree: ast.Module) -> bool:
             bound.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
     return read <= bound
 
 
@@ -93,16 +95,17 @@ def droppings(tree: ast.Module) -> Iterator[Edit]:
             if isinstance(members, list) and not isinstance(node, (ast.Global, ast.arguments, ast.alias)) \
                     and id(node) != call:
                 for position in reversed(range(len(members))):
-                    yield _drop(index, name, position)
+                    yield drop(index, name, position)
 
 
-def _drop(index: int, name: str, position: int) -> Edit:
+def drop(index: int, name: str, position: int) -> Edit:
+    """Leave out one of the parts of a node, which are counted as `ast.walk` comes to them."""
     def edit(tree: ast.Module) -> None:
         node = list(ast.walk(tree))[index]
         del getattr(node, name)[position]
         if isinstance(node, ast.Dict):
             del node.values[position]
-        elif isinstance(node, (ast.Nonlocal, ast.Import, ast.ImportFrom)) and not node.names:
+        elif isinstance(node, (ast.Nonlocal, ast.Global, ast.Import, ast.ImportFrom)) and not node.names:
             for block in blocks(tree):
                 block[:] = [ast.Pass() if statement is node else statement for statement in block]
 
