@@ -193,7 +193,23 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         node.meta["example_sizes"] = _sizes(result)
         place_symbols(tx, node, value)
     assert_assumptions(tx, ready=True)
+    for arg in args:
+        _lay_out_data(tx, arg.realize())
     return value
+
+
+def _lay_out_data(tx: Tracer, x: Value) -> None:
+    """What becomes a tensor's data behind the graph lies as the tensor does, after ``x.unsqueeze_(0)`` too."""
+    data = x.attrs.get("data") if isinstance(x, TensorValue) and x.attrs else None
+    if isinstance(x, TensorValue) and isinstance(data, TensorValue) and not _lie_alike(x.fake, data.fake):
+        del x.attrs["data"]
+        x.attrs["data"] = _call(tx, "detach", [x], {})
+
+
+def _lie_alike(one: Any, other: Any) -> bool:
+    return one.dim() == other.dim() and torch_compat.storage_address(one) == torch_compat.storage_address(other) and \
+        all(known_equal(a, b) for a, b in zip((*one.shape, *one.stride(), one.storage_offset()),
+                                              (*other.shape, *other.stride(), other.storage_offset()), strict=True))
 
 
 def wrappers_in(values: list[Any]) -> list[Any]:

@@ -110,7 +110,14 @@ def _with_second_function(compiler: Compiler, function: Any, /, *args: Any, **kw
     return function(*args, **kwargs)
 
 
-@around(list, tuple, set, frozenset, any, all, enumerate, zip)
+@around(set, frozenset)
+def _of_elements(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A set of what an iterable gives; what another set holds is taken from its memory, whatever iterating gives."""
+    return function(*[arg if isinstance(arg, (set, frozenset)) else compiler.protocols.stepped(arg) for arg in args],
+                    **kwargs)
+
+
+@around(list, tuple, any, all, enumerate, zip)
 def _of_iterables(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A builtin that steps through what it is given."""
     return function(*[compiler.protocols.stepped(arg) for arg in args], **kwargs)

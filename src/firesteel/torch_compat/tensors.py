@@ -253,7 +253,7 @@ def created_as(t: torch.Tensor, creation: Any) -> torch.Tensor:
     if t.is_inference():
         return t
     if is_one_of_several(creation) and not t._is_view():
-        t = t.view_as(t)
+        t = torch.ops.aten.alias.default(t)  # a view of the same shape has strides of its own for dimensions of size 1
     if t._is_view():
         if creation is not None:
             torch._C._autograd._set_creation_meta(t, creation)

@@ -175,6 +175,20 @@ def flip(x: FakeTensor, dims: Sequence[int]) -> Any:
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
+@rule("aten.rot90.default")
+def rot90(x: FakeTensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    """Flipped and then transposed, which keeps the strides of the flipped copy; without a turn a contiguous copy."""
+    places = [place for dim in dims if (place := wrap_dim(dim, x.ndim)) is not None]
+    if len(dims) != 2 or len(set(places)) != 2:
+        return NotImplemented
+    shape, stride = list(shape_of(x)), list(preserved_strides(*layout_of(x)))
+    one, two = places
+    if k % 2:
+        shape[one], shape[two] = shape[two], shape[one]
+        stride[one], stride[two] = stride[two], stride[one]
+    return new_fake(shape, stride if k % 4 else None, x.dtype, x.device)
+
+
 @rule("aten.repeat.default")
 def repeat(x: FakeTensor, repeats: Sequence[Any]) -> Any:
     """Copies side by side, contiguous."""
