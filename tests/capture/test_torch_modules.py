@@ -766,6 +766,27 @@ def _replaced_table(m, x):
     return m.b, m(x)
 
 
+def _asked_for_beside(m, x):
+    m.p
+    known = "b" in vars(m)["_parameters"]
+    m._parameters["p"] = x * 2
+    return m.p, known
+
+
+def _other_table(m, x):
+    before = m.b
+    m._buffers = {"b": x * 2}
+    return before, m.b, m(x)
+
+
+def _set_then_table_asked(m, x):
+    m.b = x * 3
+    table = vars(m)["_buffers"]
+    read = table["b"]
+    table["b"] = x * 5
+    return read, m.b, m(x)
+
+
 def _other_class(m, x):
     m.__class__ = Hundredfold
     return m(x), type(m).__name__
@@ -784,7 +805,8 @@ def _parametrized(m, x):
 
 
 @pytest.mark.parametrize("use", [_replaced_parameter, _registered_again, _set_then_swapped, _swapped_then_set, _none,
-                                 _deleted, _replaced_table, _other_class, _adapted, _parametrized])
+                                 _deleted, _replaced_table, _asked_for_beside, _other_table, _set_then_table_asked,
+                                 _other_class, _adapted, _parametrized])
 def test_tables_of_modules_that_were_read_may_change(use):
     def run(function):
         module = Scaled()
@@ -794,3 +816,31 @@ def test_tables_of_modules_that_were_read_may_change(use):
 
     with fs.config.patch(raise_on_internal_error=True):
         assert run(fs.compile(use, backend="eager")) == run(use)
+
+
+def test_a_table_that_is_passed_beside_its_module_may_change():
+    def function(module, table, x):
+        before = module.b
+        table["b"] = x * 2
+        return before, module.b, module(x)
+
+    def arguments():
+        module = Scaled()
+        return module, module._buffers, torch.ones(1)
+
+    check(function, arguments)
+
+
+def _halved(layer, x):
+    halved = {name: weight * 0.5 for name, weight in layer.named_parameters()}
+    return torch.func.functional_call(layer, halved, (x,))[0]
+
+
+def test_weights_of_recurrent_layers_may_change():
+    def function(layer, x):
+        return layer(x)[0], _halved(layer, x)
+
+    plain = nn.GRU(2, 2)
+    layer, x, compiled = copy.deepcopy(plain), torch.ones(2, 3, 2), fs.compile(function, backend="eager")
+    for _ in range(3):  # the layer remembers which weights it has seen last
+        torch.testing.assert_close(compiled(layer, x), function(plain, x), rtol=0, atol=0)

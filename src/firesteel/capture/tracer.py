@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from ..fake import FakeMode
     from .frame import Frame
     from .unrolling import Rounds
+    from .values.modules import ModuleValue
 
 
 class Tracer:
@@ -130,6 +131,8 @@ class Tracer:
         self.began_in_inference_mode = torch.is_inference_mode_enabled()
         self.operation = ""
         self.known: dict[int, Value] = {}
+        # modules by the identity of their tables, which the program may come to on other ways
+        self.table_owners: dict[int, tuple[ModuleValue, str]] = {}
         self.array_state = numpy_calls.ArrayState()
         self.draws = drawn_numbers.Draws(self)
         self.kept_alive: list[Any] = []

@@ -44,7 +44,7 @@ from .values.functions import FunctionValue, PartialValue, closure_cells
 from .values.generators import RandomGenerator
 from .values.mappings import DictValue, DictViewValue, SetValue
 from .values.methods import MethodValue, NativeMethod
-from .values.modules import CompiledModuleValue, ModuleValue
+from .values.modules import MODULE_TABLES, CompiledModuleValue, ModuleValue
 from .values.objects import ExceptionValue, InstanceDict, ObjectValue
 from .values.opaque import OpaqueIterator, OpaqueValue
 from .values.progress_bars import ProgressBarValue, is_progress_bar
@@ -111,9 +111,15 @@ def wrap(tx: Tracer, real: Any, source: Source | None) -> Value:
         if known.source != source:
             tx.guard(source, "same object", "{0} is {1}", (), (known.source,))
         return known
+    owner = tx.table_owners.get(id(real))
+    if owner is not None:
+        owner[0].look_up_in_table(tx, owner[1])
     value = _wrap_new(tx, real, kind, source)
     if kind not in CONSTANT_TYPES:
         tx.remember(real, value)
+    if isinstance(value, ModuleValue):
+        tables = instance_table(value.real)
+        tx.table_owners.update({id(tables[name]): (value, name) for name in MODULE_TABLES if tables.get(name)})
     if isinstance(value, ObjectValue) and kind.__dictoffset__ and not _refuses_symbolic_attributes(kind):
         _remember_table(tx, value)
     return value

@@ -17,7 +17,8 @@ READS = (
     "out.append(getattr(m, 'note', None))", "out.append(m.get_parameter('p') if hasattr(m, 'p') else None)",
     "out.append(len(m.stack))", "{n} = m.stack[{i}]({t})", "out.append(sum(p.sum() for p in m.parameters()))",
     "for layer in m.stack: {n} = layer({t})", "out.append(dict(m.named_modules()).keys() - {{''}})",
-    "out.append(vars(m)['b2'])",
+    "out.append(vars(m)['b2'])", "out.append('{name}' in vars(m)['_parameters'])",
+    "out.append(list(m.__dict__.get('_buffers')))",
 )
 WRITES = (
     "m.b = {t} * 2", "m._buffers['b'] = {t} + 1", "m.register_buffer('b', {t} * {k})",
@@ -40,6 +41,8 @@ WRITES = (
     "m.act.register_forward_pre_hook(lambda *_: None)",
     "parametrize.register_parametrization(m.child, 'weight', Doubled())", "m.zero_grad()", "m.child.bias = None",
     "torch.nn.init.constant_(m.child.weight, {k}.0)", "m.to(torch.float32)", "m.get_submodule('child').note = {k}",
+    "vars(m)['_parameters']['p'] = torch.nn.Parameter(torch.full((1,), {k}.0))",
+    "m.__dict__['_buffers']['b'] = {t} + {k}",
     "m.act.forward = lambda t: t * {k}", "m.forward = lambda t: t + {k}", "fs.graph_break()", "m.inner = m.child",
 )
 ERRORS = "(AttributeError, KeyError, IndexError, TypeError, ValueError, RuntimeError)"

@@ -54,14 +54,21 @@ class ModuleValue(ObjectValue):
         if name not in MODULE_TABLES or name in self.attrs or name not in self.real.__dict__:
             return super().instance_attr(tx, name)
         assert self.source is not None
-        entries = self.real.__dict__[name]
-        if self.known_table(tx, name) is None:
-            # from now on what was read of it is found in the table
-            for attribute in [attribute for attribute in self.attrs if attribute in entries]:
-                if attribute in tx.effects.attributes_set(self):
-                    raise GraphBreak(f"the table {name} of a module after {attribute!r} was set")
-                del self.attrs[attribute]
-        return tx.wrap(entries, ModuleTableSource(self.source, name))
+        return tx.wrap(self.real.__dict__[name], ModuleTableSource(self.source, name))
+
+    def store_attr(self, tx: Tracer, name: str, value: Value | None) -> None:
+        if name in MODULE_TABLES:
+            self.look_up_in_table(tx, name)
+        super().store_attr(tx, name, value)
+
+    def look_up_in_table(self, tx: Tracer, table: str) -> None:
+        """From now on what was read of a table is found in the table: the program has got hold of it, on whatever way,
+        and may change it."""
+        entries = self.real.__dict__.get(table) or ()
+        for attribute in [attribute for attribute in self.attrs if attribute in entries]:
+            if attribute in tx.effects.attributes_set(self):
+                raise GraphBreak(f"the table {table} of a module after {attribute!r} was set")
+            del self.attrs[attribute]
 
     def is_slot(self, name: str) -> bool:
         tables = (self.real.__dict__.get(table) or {} for table in MODULE_TABLES)
