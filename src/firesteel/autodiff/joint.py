@@ -48,6 +48,7 @@ from ..functional.tracing import Tracing, run_tracing
 from ..functional.views import View
 from ..shapes import ShapeGuard, Symbol
 from ..shapes.symnode import expr_of
+from .gradients import leaf_gradients
 from .joint_graph import (
     ALL_RESULTS,
     Carrier,
@@ -356,10 +357,11 @@ class _JointTracing(Tracing):
         self.recorder.accumulates = True
         try:
             with torch.autocast("cpu", enabled=False):
-                computed = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True)
+                # Failing, it would have freed a part of the history, and others would seem to be spent too.
+                computed = torch.autograd.grad(starts, leaves, self.tangents, allow_unused=True,
+                                               retain_graph=_takes_gradients(self.module))
         except RuntimeError as error:
-            # Eager will refuse as well, but not before somebody asks for these gradients. What else fails may have
-            # freed a part of the history itself.
+            # Eager will refuse as well, but not before somebody asks for these gradients.
             spent = [start for start, tangent in zip(starts, self.tangents, strict=True)
                      if _says_freed(error) and _is_spent(start, leaves, tangent)]
             positions = [at for at, value in enumerate(self.results) if isinstance(value, FakeTensor)
@@ -514,6 +516,12 @@ def _is_view_in_history(value: FakeTensor, parent: FakeTensor) -> bool:
         following = step[0].next_functions
         step = following[0] if len(following) == 1 and following[0][0] is not None else None
     return edge is not None and step is not None
+
+
+def _takes_gradients(module: torch.fx.GraphModule) -> bool:
+    """Whether the program itself asks autograd for gradients, which may use up histories."""
+    return any(node.target is leaf_gradients or node.target is torch.autograd.grad
+               for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
 
 
 def _is_spent(start: FakeTensor, leaves: list[Any], tangent: FakeTensor) -> bool:

@@ -117,9 +117,8 @@ def _call_deterministic(tx: Tracer, target: Any, args: list[Value], kwargs: dict
 def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     keep_numbers = name in VALUE_ONLY
-    if isinstance(target, type(operator.add)) and target in _METHOD_OF and \
-            isinstance(args[0].realize(), (ConstantValue, NumberValue)):
-        keep_numbers = True
+    if isinstance(target, type(operator.add)) and target in _METHOD_OF:
+        keep_numbers = keep_numbers or isinstance(args[0].realize(), (ConstantValue, NumberValue))
     if name in FROM_DATA:
         target, args = with_tensors(tx, target, args, kwargs)
         if target == "to":
@@ -193,17 +192,17 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         node.meta["example_sizes"] = _sizes(result)
         place_symbols(tx, node, value)
     assert_assumptions(tx, ready=True)
-    for arg in args:
-        _lay_out_data(tx, arg.realize())
+    _lay_out_data(tx, args)
     return value
 
 
-def _lay_out_data(tx: Tracer, x: Value) -> None:
+def _lay_out_data(tx: Tracer, changed: list[Value]) -> None:
     """What becomes a tensor's data behind the graph lies as the tensor does, after ``x.unsqueeze_(0)`` too."""
-    data = x.attrs.get("data") if isinstance(x, TensorValue) and x.attrs else None
-    if isinstance(x, TensorValue) and isinstance(data, TensorValue) and not _lie_alike(x.fake, data.fake):
-        del x.attrs["data"]
-        x.attrs["data"] = _call(tx, "detach", [x], {})
+    for x in [value.realize() for value in changed]:
+        data = x.attrs.get("data") if isinstance(x, TensorValue) and x.attrs else None
+        if isinstance(x, TensorValue) and isinstance(data, TensorValue) and not _lie_alike(x.fake, data.fake):
+            del x.attrs["data"]
+            x.attrs["data"] = _call(tx, "detach", [x], {})
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
