@@ -117,3 +117,50 @@ def matched(x, seen):
 def test_patterns_read_attributes_once():
     seen = []
     assert torch.equal(fs.compile(matched, backend="eager", fullgraph=True)(X, seen), X * 3) and seen == [1]
+
+
+class Kept:
+    """What a program keeps by the `id` of objects, from call to call."""
+
+    def __init__(self, first):
+        self.table, self.members, self.number = {id(first): 1}, {id(first)}, id(first)
+
+
+def _in_a_dictionary(kept, first, second):
+    return id(first) in kept.table, kept.table.get(id(second)), id(first) in kept.members, id(second) in kept.members
+
+
+def _in_a_copy(kept, first, second):
+    copy = dict(kept.table)
+    copy[id(first)] = 2
+    return list(copy.values()), len(copy), len(kept.members | {id(first), id(second)})
+
+
+def _stored_and_deleted(kept, first, second):
+    kept.table[id(first)] = kept.table.get(id(first), 0) + 1
+    kept.table[id(second)] = 5
+    length = len(kept.table)
+    return length, kept.table.pop(id(second)), len(kept.table)
+
+
+def _found_by_the_number(kept, first, second):
+    return kept.number in {id(first): 1}, {(id(first), 1): 2}.get((kept.number, 1)), kept.number in {id(second)}
+
+
+def _behind_a_break(kept, first, second):
+    kept.table[id(second)] = 3
+    fs.graph_break()
+    return kept.table[id(second)], id(first) in kept.table
+
+
+@pytest.mark.parametrize("use", [_in_a_dictionary, _in_a_copy, _stored_and_deleted, _found_by_the_number,
+                                 _behind_a_break])
+def test_ids_that_were_kept_are_those_of_the_objects(use):
+    def run(function):
+        objects = [Kept(None), Kept(None)]
+        kept, results = Kept(objects[0]), []
+        for first, second in ((0, 1), (0, 1), (1, 0), (0, 0)):
+            results.append(function(kept, objects[first], objects[second]))
+        return results
+
+    assert run(fs.compile(use, backend="eager")) == run(use)

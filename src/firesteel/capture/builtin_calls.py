@@ -216,7 +216,7 @@ def call_hash(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
             return IdentityHash(value)
         raise GraphBreak("hash() of an object")
     token = value.key(tx)
-    if isinstance(token, IdentityKey):
+    if isinstance(token, IdentityKey) and not isinstance(value, IdentityNumber):
         return IdentityHash(value)
     return tx.fold(hash, [tx.constant_of(value)], {})
 

@@ -34,6 +34,10 @@ class Reliance:
     #: what lookups that might have failed have found
     looked_up: list[LazyValue] = field(default_factory=list)
     hashed_by_identity: list[Value] = field(default_factory=list)
+    #: objects whose ``id`` was a key
+    numbers_of: list[Value] = field(default_factory=list)
+    #: numbers that were keys and may be what ``id`` said of an object
+    numbers_hashed: dict[int, None] = field(default_factory=dict)
     #: what was said about whole classes of torch's
     stamps: list[torch_compat.Stamp] = field(default_factory=list)
 
@@ -105,6 +109,11 @@ def _guard_distinct_keys(tx: Tracer) -> None:
             groups.setdefault(value.python_type(), {})[value.source] = None
     for members in groups.values():
         guard_distinct(tx, list(members))
+    if tx.reliance.numbers_hashed:
+        for value in dict.fromkeys(tx.reliance.numbers_of):
+            others = frozenset(tx.reliance.numbers_hashed) - {id(getattr(value, "real", None))}
+            if value.source is not None and others:
+                tx.guard(value.source, "distinct objects", "id({0}) not in {k[0]}", (others,))
 
 
 def guard_distinct(tx: Tracer, sources: list[Source]) -> None:

@@ -204,6 +204,28 @@ def identity_key(tx: Tracer, value: Value) -> IdentityKey:
     return IdentityKey(value)
 
 
+class NumberKey(IdentityKey):
+    """Dictionary key of ``id(obj)``: equal to that of the same Value, and to the number itself, which the program may
+    have kept from an earlier call or from before a graph break."""
+
+    __slots__ = ("tx", "number")
+
+    def __init__(self, tx: Tracer, value: Value) -> None:
+        super().__init__(value)
+        self.tx = tx
+        real = getattr(value, "real", None)
+        self.number = None if value.source is None or real is None else id(real)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is int and other == self.number:
+            self.tx.guard(self.value.source, "same object", f"id({{0}}) == {other}")
+            return True
+        return isinstance(other, NumberKey) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return hash(id(self.value) if self.number is None else self.number)
+
+
 ATOMIC = frozenset({int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented)})
 
 
@@ -220,7 +242,9 @@ class IdentityNumber(Value):
     def key(self, tx: Tracer) -> Any:
         if self.of.python_type() in ATOMIC:  # equal ones may well be the same object
             return ("id", id(tx.constant_of(self.of)))
-        return ("id", identity_key(tx, self.of))
+        tx.reliance.hashed_by_identity.append(self.of)
+        tx.reliance.numbers_of.append(self.of)
+        return NumberKey(tx, self.of)
 
     def truth(self, tx: Tracer) -> bool:
         return True

@@ -38,6 +38,8 @@ NUMBER_TYPES: dict[str, type] = {"int": int, "float": float, "bool": bool}
 
 PLAIN_LOOKUPS = frozenset({kind.__getattribute__ for kind in (object, int, float, str, bytes, tuple)})
 """How attributes of enum members are looked up, unless the user has another way."""
+LEAST_IDENTITY = 2 ** 16
+"""No object is at a smaller address, which ``id`` gives."""
 
 
 class ConstantValue(Value):
@@ -172,6 +174,8 @@ class ConstantValue(Value):
             raise tx.raised(error) from None
         if isinstance(self.value, float) and self.value != self.value:
             raise GraphBreak("NaN as a dictionary key or set element, which is equal only to the same object")
+        if type(self.value) is int and self.value >= LEAST_IDENTITY:
+            tx.reliance.numbers_hashed[self.value] = None
         return self.value
 
     def is_distinct(self) -> bool:
