@@ -16,6 +16,7 @@ import torch
 
 from .. import torch_compat
 from ..fake import FakeTensor
+from ..logs import log
 from ..shapes import Expr, Symbol, print_python
 from ..shapes.symnode import expr_of
 from ..torch_compat.torch_symbols import TorchSymbols
@@ -43,6 +44,20 @@ def needs_torchs_symbols(gm: GraphModule, example_inputs: Sequence[Any]) -> bool
     values = [*example_inputs, *(node.meta.get("example_value") for node in gm.graph.nodes)]
     return any(isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)) for value in values
                for number in ((*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)))
+
+
+def with_torchs_symbols(backend: Backend, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """What a backend makes of a graph, with torch's symbols where it cannot work with ours. Whether it is built on
+    AOTAutograd it does not say: only one that fails is called again."""
+    try:
+        return backend(gm, example_inputs)  # type: ignore[no-any-return]
+    except Exception as error:
+        log("fallbacks", "%s is given torch's own symbols: %s: %s", type(gm).__name__, type(error).__name__, error)
+        try:
+            return compile_under_aot(backend, gm, example_inputs)
+        except Exception as again:
+            log("fallbacks", "%s: %s: %s", type(gm).__name__, type(again).__name__, again)
+            raise error from None
 
 
 def compile_under_aot(backend: Backend, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

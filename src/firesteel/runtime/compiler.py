@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, progress, torch_compat
 from ..backends.native import native
 from ..backends.registry import lookup_backend
-from ..backends.under_aot import compile_under_aot, needs_torchs_symbols
+from ..backends.under_aot import needs_torchs_symbols, with_torchs_symbols
 from ..capture.break_reasons import written_name
 from ..capture.bytecode.dispatch_calls import dispatching
 from ..capture.entries import Entry
@@ -215,10 +215,10 @@ class Compiler:
         if self.backend_is_own:
             return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
         with interruptible(), InterpreterSettings.of_the_program():
+            backend = functools.partial(self.backend, **self.backend_arguments)
             if needs_torchs_symbols(captured.module, captured.example_inputs):
-                backend = functools.partial(self.backend, **self.backend_arguments)
-                return compile_under_aot(backend, captured.module, captured.example_inputs)
-            return self.backend(captured.module, captured.example_inputs, **self.backend_arguments)
+                return with_torchs_symbols(backend, captured.module, captured.example_inputs)
+            return backend(captured.module, captured.example_inputs)
 
     def _call_forced_backend(self, captured: CapturedGraph, backend: Any) -> Any:
         """Under a stance that names a backend; the options were meant for another one."""
