@@ -44,6 +44,8 @@ def run_alone(block, page, line):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_each_block_runs_alone(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if torch.distributed.is_available() and torch.distributed.is_initialized():  # by other tests of this process
+        torch.distributed.destroy_process_group()
     text, wrong = page.read_text(), []
     for found in BLOCK.finditer(text):
         if "cuda" in found[1] and not torch.cuda.is_available():

@@ -61,7 +61,8 @@ def test_a_terminal_shows_a_line_and_is_clean_again_also_after_an_interruption()
     master, slave = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM)], stdout=subprocess.PIPE, stderr=slave,
-                               env=environment, text=True)
+                               env=environment, text=True,  # the tests themselves may run where interrupts are ignored
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     os.close(slave)
     try:
         first = read_until(master, SHOW)

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import UserCodeError
+
 _LENGTH = struct.Struct("!Q")
 Report = Callable[[Any], None]
 """What a child calls to say where it is, so that it is known when it crashes."""
@@ -41,6 +43,9 @@ class Ended:
 
 def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None = None) -> Ended:
     """Run something in a forked process. What it returns and reports is pickled."""
+    if not hasattr(os, "fork"):
+        raise UserCodeError("failures are made smaller in forked processes, which this system does not have",
+                            "run it on Linux or macOS")
     began = time.monotonic()
     read, write = os.pipe()
     with tempfile.TemporaryFile() as printed:
@@ -129,7 +134,8 @@ def _reap(pid: int) -> tuple[int, int]:
         if known:
             return known, status
         try:
-            os.killpg(pid, signal.SIGKILL) if _ else None
+            if _ and hasattr(os, "killpg"):
+                os.killpg(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
         time.sleep(0.005)

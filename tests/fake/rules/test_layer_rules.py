@@ -245,6 +245,15 @@ def test_indexing(number):
             assert_same(lambda x, v, *i: aten.index_put(x, list(i), v), x, torch.ones(()), *INDICES[number])
 
 
+def test_what_is_added_at_places():
+    rows = torch.rand(3, 4)
+    for x in (rows, torch.rand(4, 3).t(), torch.rand(3, 1).expand(3, 4), rows[:, ::2]):
+        for places in (torch.tensor([2, 0]), torch.tensor([0, 0], dtype=torch.int32)):
+            assert_same(torch.index_add, x, 0, places, x[:2])
+            assert_same(torch.index_copy, x, 0, places, x[:2])
+            assert_same(torch.index_reduce, x, 0, places, x[:2], "prod")
+
+
 def test_indexing_beside_sizes_of_one():
     """The iterator takes indices with a size of 1 for each other dimension, whose stride counts where that is 1."""
     nothing = torch.zeros(0, dtype=torch.int64)
