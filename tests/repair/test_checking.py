@@ -81,3 +81,17 @@ def test_errors_of_the_program_are_its_own():
 def test_differences(mine, eager, truth, kind):
     found = first_difference(mine, eager, truth)
     assert (found.kind if found is not None else None) == kind, found
+
+
+def test_what_a_function_reads_and_arguments_with_a_history_have_gradients():
+    weight, x = torch.nn.Parameter(torch.ones(3)), torch.ones(3, requires_grad=True)
+    assert float(fs.check(lambda x: (x * weight).sum())(torch.ones(3)).detach()) == 3
+    assert fs.check(lambda x: x * 2)(x * 1).tolist() == [2, 2, 2]
+    fs.check(lambda x: x * 2)(x).sum().backward()  # the history is still there
+    assert x.grad.tolist() == [2, 2, 2]
+
+    def wrong(gm, inputs):
+        return lambda *given: tuple(result * 1.01 for result in gm.forward(*given))
+
+    with pytest.raises(fs.errors.AccuracyError):
+        fs.check(lambda x: x * weight, backend=wrong)(torch.ones(3))

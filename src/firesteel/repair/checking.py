@@ -66,7 +66,7 @@ class Check:
             again()
             truth = None if wide is None else outcome(wide[0], wide[1], wide[2], self.backward)
             again()
-            here = outcome(self.compiled, args, kwargs, self.backward)
+            here = outcome(self.compiled, args, kwargs, self.backward, self.function)
             difference = compare(here, expected, truth)
         call = CheckedCall(given[0], given[1], given[2], self.options, self.calls > 1)
         if difference is not None:
@@ -154,30 +154,33 @@ def _held(function: types.FunctionType) -> Iterator[Any]:
             pass
 
 
-def outcome(function: Any, args: Any, kwargs: Any, backward: bool) -> Outcome:
-    """A call and, where results have a history, gradients for made-up ones of the results."""
+def outcome(function: Any, args: Any, kwargs: Any, backward: bool, written: Any = None) -> Outcome:
+    """A call and, where results have a history, gradients for made-up ones of the results.
+
+    ``written`` is the function as the program has it, where another one stands for it.
+    """
     try:
         result = function(*args, **kwargs)
         found = Outcome(result, (args, kwargs))
         if backward:
-            found.gradients = gradients(function, args, kwargs, result)
+            found.gradients = gradients(function if written is None else written, args, kwargs, result)
         return found
     except Exception as error:
         return Outcome(error=error)
 
 
 def gradients(function: Any, args: Any, kwargs: Any, result: Any) -> list[torch.Tensor | None]:
-    """Gradients of parameters and arguments."""
+    """Gradients of parameters and arguments, and of what a function reads; the results keep their history."""
     results = [one for one in tensors_in(result) if one.requires_grad and one.grad_fn is not None]
     held = list(_held(function)) if isinstance(function, types.FunctionType) else [getattr(function, "__self__", None)]
     wanted: dict[int, torch.Tensor] = {}
     for tensor in tensors_in(((function, *held), args, kwargs)):
-        if tensor.requires_grad and tensor.is_leaf:
+        if tensor.requires_grad:  # copies of arguments with a history are leaves
             wanted.setdefault(id(tensor), tensor)
     if not results or not wanted:
         return []
     given = [_tangent(one, number) for number, one in enumerate(results)]
-    return list(torch.autograd.grad(results, list(wanted.values()), given, allow_unused=True))
+    return list(torch.autograd.grad(results, list(wanted.values()), given, retain_graph=True, allow_unused=True))
 
 
 def _tangent(result: torch.Tensor, number: int) -> torch.Tensor:

@@ -111,7 +111,7 @@ class Walk:
             mine = copied((function, args, kwargs))
             with config.patch(capture_branches=config.capture_branches):
                 captured = compile(mine[0], backend=self.recorder(start), **self._capture_options())
-            here = outcome(captured, mine[1], mine[2], True)
+            here = outcome(captured, mine[1], mine[2], True, mine[0])
             difference = compare(here, expected, truth)
             self._rules(function, args, kwargs, start)
             if here.error is not None and expected.error is None:

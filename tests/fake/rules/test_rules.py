@@ -386,6 +386,13 @@ def test_more_reductions():
             assert_same(fn, x)
 
 
+def test_turns():
+    for x in (torch.rand(2, 3), torch.rand(3, 2).t(), torch.rand(1, 3), torch.rand(2, 1, 4)):
+        for k in (-1, 0, 1, 2, 3, 4):
+            assert_same(torch.rot90, x, k, [0, 1])
+            assert_same(torch.rot90, x, k, [1, 0])
+
+
 def test_copies_in_other_shapes():
     for x in layouts().values():
         assert_same(torch.triu, x)
