@@ -7,6 +7,7 @@ breaks has advanced, are stepped in plain Python: each round would be compiled o
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ CONSTANTS: tuple[Any, ...] = (type(iter(range(0))), type(iter("a")), type(iter("
 COPIED: tuple[Any, ...] = (type(iter({})), type(iter({}.values())), type(iter({}.items())), type(iter(set())))
 """Iterators that give what is left as a list."""
 REVERSED: Any = type(reversed([]))
+MOST_ITEMS = 256
+"""Loops over more than this, such as that of a comprehension that was not unrolled, are stepped in plain Python."""
 _COUNT = re.compile(r"count\((-?\d+)(?:, (-?\d+))?\)")
 
 
@@ -98,6 +101,8 @@ def wrap_iterator(tx: Tracer, real: Any, kind: type, source: Source) -> Value | 
     if kind in (zip, map, filter):
         return _over_others(tx, real, kind, source)
     if not tx.compiler.fullgraph and kind in (*SEQUENCES, *CONSTANTS) and state(real) not in (0, None):
+        return None
+    if not tx.compiler.fullgraph and operator.length_hint(real) > MOST_ITEMS:
         return None
     model = _model(tx, real, kind, source)
     return None if model is None else OutsideIterator(real, source, model)
