@@ -14,6 +14,7 @@ import torch
 from ..kernels import ir
 from ..kernels.lowering.graph import LoweredGraph
 from ..shapes import Const, Product, Sum, Symbol
+from .aten_run import AtenRun
 
 _TORCH: dict[str, Callable[..., Any]] = {
     "div": torch.true_divide, "neg": torch.neg, "atan2": torch.atan2, "mod_trunc": torch.fmod,
@@ -35,23 +36,12 @@ def torch_function(name: str) -> Callable[..., Any]:
     return function
 
 
-class Evaluation:
+class Evaluation(AtenRun):
     """One run of a lowered graph."""
 
     def __init__(self, graph: LoweredGraph, inputs: Sequence[Any]) -> None:
+        super().__init__(graph.inputs, inputs, graph.constants, graph.symbols)
         self.graph = graph
-        self.memory: dict[str, Any] = {}
-        self.sizes: dict[Any, Any] = {}
-        for what, value in zip(graph.inputs, inputs, strict=True):
-            if isinstance(what, ir.Buffer):
-                self.memory[what.name] = value
-            else:
-                self.sizes[what] = value
-        self.memory.update(graph.constants)
-        for symbol, (name, kind, dim) in graph.symbols.items():
-            if name in self.memory and kind != "number":
-                tensor = self.memory[name]
-                self.sizes[symbol] = tensor.size(dim) if kind == "size" else tensor.stride(dim)
 
     def run(self) -> list[Any]:
         """The results."""
@@ -62,48 +52,14 @@ class Evaluation:
                 self.compute(operation)
         return [self.tensor(part) if isinstance(part, ir.BufferRef) else part for part in self.graph.outputs]
 
-    def number(self, expr: Any) -> Any:
-        """The value of a size."""
-        return expr.evaluate(self.sizes) if hasattr(expr, "evaluate") else expr
-
     def buffer(self, name: str) -> Any:
         """The memory of a buffer, which is made when it is first written."""
-        if name not in self.memory:
+        if name not in self.tensors:
             about = self.graph.buffers[name]
             shape, strides = ([self.number(n) for n in numbers] for numbers in (about.shape, about.strides))
             made = torch.empty_strided(shape, strides, dtype=about.dtype)
-            self.memory[name] = made.fill_(1) if made.numel() else made
-        return self.memory[name]
-
-    def tensor(self, ref: ir.BufferRef) -> Any:
-        """A view of a buffer."""
-        base = self.buffer(ref.buffer)
-        if ref.shape is None:
-            return base
-        if ref.dtype is not None:
-            base = base.view(ref.dtype)
-        shape, strides = ([self.number(n) for n in numbers or ()] for numbers in (ref.shape, ref.strides))
-        return base.as_strided(shape, strides, base.storage_offset() + self.number(ref.offset))
-
-    def argument(self, arg: Any) -> Any:
-        """An argument of a call."""
-        if isinstance(arg, ir.BufferRef):
-            return self.tensor(arg)
-        if isinstance(arg, (list, tuple)):
-            return type(arg)(self.argument(part) for part in arg)
-        return self.number(arg)
-
-    def call(self, call: ir.ExternCall) -> None:
-        """Call ATen."""
-        kwargs = {name: self.argument(arg) for name, arg in call.kwargs.items()}
-        result = call.target(*self.argument(call.args), **kwargs)
-        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,),
-                              strict=False):
-            if name is not None:
-                self.memory[name] = part
-                for symbol, (source, kind, dim) in self.graph.symbols.items():
-                    if source == name:
-                        self.sizes[symbol] = part if kind == "number" else part.size(dim)
+            self.tensors[name] = made.fill_(1) if made.numel() else made
+        return self.tensors[name]
 
     # Values
 
@@ -184,7 +140,7 @@ class Evaluation:
                 mask = args[-1] if place.masked else torch.tensor(True)
                 shape = torch.broadcast_shapes(index.shape, mask.shape)
                 index, mask = index.expand(shape), mask.expand(shape)
-                flat, start = self.flat(self.memory[place.buffer])
+                flat, start = self.flat(self.tensors[place.buffer])
                 safe = torch.where(mask, index + start, 0)
                 if not flat.numel():
                     return torch.zeros(shape, dtype=flat.dtype)

@@ -11,6 +11,7 @@ import torch
 
 from ..kernels import ir
 from ..kernels.plan import Allocate, Free, KernelPlan, Launch, WriteBack
+from .aten_run import AtenRun
 from .lowered_run import torch_function
 
 
@@ -207,33 +208,15 @@ class KernelRun:
         return ir.const(function(*operands), node.dtype).data
 
 
-class PlanRun:
+class PlanRun(AtenRun):
     """A whole plan."""
 
     def __init__(self, plan: KernelPlan, inputs: Sequence[Any],
                  launch: Callable[[Launch, list[torch.Tensor], list[Any], list[Any]], None] | None = None) -> None:
         """``launch`` runs kernels instead of going through them point by point: it gets tensors, sizes, numbers."""
+        super().__init__(plan.inputs, inputs, plan.constants, plan.symbols)
         self.native = launch
         self.plan = plan
-        self.tensors: dict[str, Any] = {}
-        self.sizes: dict[Any, Any] = {}
-        for what, value in zip(plan.inputs, inputs, strict=True):
-            if isinstance(what, ir.Buffer):
-                self.tensors[what.name] = value
-            else:
-                self.sizes[what] = value
-        self.tensors.update(plan.constants)
-        self._learn(list(self.tensors))
-
-    def _learn(self, names: Sequence[str]) -> None:
-        for symbol, (name, kind, dim) in self.plan.symbols.items():
-            if name in names and kind != "number":
-                tensor = self.tensors[name]
-                self.sizes[symbol] = tensor.size(dim) if kind == "size" else tensor.stride(dim)
-
-    def number(self, expr: Any) -> Any:
-        """The value of a size."""
-        return expr.evaluate(self.sizes) if hasattr(expr, "evaluate") else expr
 
     def run(self) -> Any:
         """Run it."""
@@ -289,34 +272,6 @@ class PlanRun:
             if parameter.name in kernel.writes and self.tensors[name].numel():
                 flat = _flat(self.tensors[name])
                 flat.copy_(torch.tensor(memory[parameter.name], dtype=flat.dtype))
-
-    def call(self, call: ir.ExternCall) -> None:
-        """Call ATen."""
-        kwargs = {name: self.argument(arg) for name, arg in call.kwargs.items()}
-        result = call.target(*self.argument(call.args), **kwargs)
-        for name, part in zip(call.outputs, result if isinstance(result, (list, tuple)) else (result,),
-                              strict=False):
-            if name is not None:
-                self.tensors[name] = part
-                for symbol, (source, kind, dim) in self.plan.symbols.items():
-                    if source == name:
-                        self.sizes[symbol] = part if kind == "number" else part.size(dim)
-
-    def argument(self, arg: Any) -> Any:
-        """An argument of a call."""
-        if isinstance(arg, ir.BufferRef):
-            return self.tensor(arg)
-        if isinstance(arg, (list, tuple)):
-            return type(arg)(self.argument(part) for part in arg)
-        return self.number(arg)
-
-    def tensor(self, ref: ir.BufferRef) -> Any:
-        """A view of a buffer."""
-        base = self.tensors[ref.buffer]
-        if ref.shape is None:
-            return base
-        shape, strides = ([self.number(n) for n in numbers or ()] for numbers in (ref.shape, ref.strides))
-        return base.as_strided(shape, strides, base.storage_offset() + self.number(ref.offset))
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -402,7 +402,7 @@ class Walk:
             origins = [node for node in operation.origins if isinstance(node, torch.fx.Node)]
             for node in origins[-1:]:
                 name = getattr(operation, "buffer", None)
-                mine, real = evaluation.memory.get(name or ""), values.get(node)
+                mine, real = evaluation.tensors.get(name or ""), values.get(node)
                 if isinstance(mine, torch.Tensor) and isinstance(real, torch.Tensor) and mine.shape == real.shape \
                         and mine.dtype is real.dtype and first_difference(mine, real, strides=False) is not None:
                     return origins
