@@ -60,7 +60,7 @@ print(len(collections), gc.isenabled())
     assert int(count) <= 2 and enabled == "True"  # one at most has a beginning and an end
 
 
-def test_convolutions_import_nothing_large():
+def test_training_imports_nothing_large():
     out = run_fresh("""
 import sys, torch
 import firesteel as fs
@@ -72,6 +72,8 @@ with torch.no_grad():
     assert torch.allclose(fs.compile(m)(x), m(x), atol=1e-5)  # torch.testing imports distributed tensors itself
 step = fs.compile(lambda x: m(x).square().mean().backward())
 step(x)
+linear = fs.compile(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 1)))
+linear(torch.randn(4, 8)).sum().backward()
 print([name for name in ("sympy", "torch.distributed.tensor", "torch._dynamo") if name in sys.modules])
 """)
     assert out == "[]"
