@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import linecache
@@ -433,6 +434,36 @@ def _firesteel(backend: str | None, dynamic: bool | None, tier: str = "wait", **
     return compiler
 
 
+def _whole(dynamic: bool | None) -> Compiler:
+    """firesteel with ``fullgraph=True``. Calls that it refuses run plain: it has done nothing for them."""
+
+    @contextlib.contextmanager
+    def compiler(counting: CountingBackend) -> Iterator[Transform]:
+        import firesteel as fs
+        from firesteel.errors import GraphBreakError, RecompileLimitError
+
+        def transform(function: Any) -> Any:
+            if not isinstance(function, types.FunctionType):
+                return fs.compile(function, backend=counting, dynamic=dynamic)
+            compiled = fs.compile(function, backend=counting, dynamic=dynamic, fullgraph=True)
+
+            @functools.wraps(function)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                try:
+                    return compiled(*args, **kwargs)
+                except (GraphBreakError, RecompileLimitError) as error:
+                    if "and not when it runs" in str(error):  # it has an entry for another program than this one
+                        raise
+                return function(*args, **kwargs)
+
+            return call
+
+        with _firesteel(None, dynamic)(counting):
+            yield transform
+
+    return compiler
+
+
 @contextlib.contextmanager
 def staged_compiler(counting: CountingBackend) -> Iterator[Transform]:
     """Every backward is taken apart as far as it can be, as under `DistributedDataParallel` with tiny buckets."""
@@ -492,13 +523,15 @@ COMPILERS: dict[str, Compiler] = {
     "installed": _installed,
     "native-dynamic-checked": _firesteel("native", True, check_bounds=True),
     "native-staged": staged_compiler,
+    "firesteel-whole": _whole(None),
+    "firesteel-dynamic-whole": _whole(True),
     "native-guarded": _firesteel("native", None),
     "native-dynamic-guarded": _firesteel("native", True),
     "torch": torch_compiler,
     "none": no_compiler,
 }
 # Those whose graphs the counting backend runs.
-COUNTED = ("firesteel", "firesteel-dynamic", "torch", "none")
+COUNTED = ("firesteel", "firesteel-dynamic", "firesteel-whole", "firesteel-dynamic-whole", "torch", "none")
 # Those that make graphs functional: a result may lie in other memory than the plain program's.
 FUNCTIONAL = ("aot_eager", "installed", *(name for name in COMPILERS if name.startswith("native")))
 

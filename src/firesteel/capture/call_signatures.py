@@ -152,6 +152,8 @@ def accepted_by(target: Any) -> Accepted | None:
 def _read(target: Any) -> Accepted | None:
     if isinstance(target, type) and written_in_python(target):
         return None
+    if target is object.__init__:  # takes anything for an object whose class has another __new__
+        return None
     if isinstance(target, types.WrapperDescriptorType) and target.__name__ == "__init__":
         init = accepted_by(target.__objclass__)  # its own signature says nothing
         if init is not None:

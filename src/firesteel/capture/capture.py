@@ -37,6 +37,7 @@ from .gradients import hooked_later
 from .graph import CapturedGraph
 from .kept_alive import kept_alive
 from .opcodes import HANDLERS
+from .raising_steps import raised_under, rely_on
 from .reliance import guard_reliance
 from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
 from .source import ClosureSource, LocalSource
@@ -192,7 +193,8 @@ class Capture:
             if cause.refused and not self.unit.compiler.fullgraph:
                 return self.finish_uncompiled(instruction, cause, cause.frames)  # type: ignore[attr-defined]
             if before != self.progress():
-                raise Restart(steps - 1, cause)
+                raised = raised_under(tx) if cause.raises and self.unit.compiler.fullgraph else None
+                raise Restart(steps - 1, cause, raised)
             return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
 
     def progress(self) -> tuple[int, ...]:
@@ -237,6 +239,10 @@ class Capture:
         check_demands(tx)
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
+            if self.known_break is not None and self.known_break.raised is not None:
+                known = {guard.expr for guard in self.shape_guards}
+                self.shape_guards += [guard for guard in rely_on(tx, self.known_break.raised)
+                                      if guard.expr not in known]
             if self.declared is not None and self.unit.start.index == 0:
                 self.shape_guards += declared_guards(self.declared, self.parameters, self.args, tx.symbols.sources)
         code = EntryCode(tx, "entry", self.parameters, holds_list=self.unit.start.index > 0)

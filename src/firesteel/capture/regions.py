@@ -79,6 +79,10 @@ def capture_region(tx: Tracer, title: str, run: Callable[[], Any], roots: Iterab
         result = run()
     except UserRaise as raised:
         raise GraphBreak(f"{title} raises {raised.value.python_type().__name__}") from None
+    except GraphBreak as signal:
+        if not runs_once:  # it may not be run
+            signal.raises = False
+        raise
     finally:
         del tx.frames[depth:]
         changes, tx.effects.changes = tx.effects.changes or [], outer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .raising_steps import RaisedUnder
     from .source import Source
     from .values.base import Value
 
@@ -35,12 +36,16 @@ class UserRaise(Exception):
 
 
 class Restart(Exception):
-    """Begin the capture again; ``step`` of the root frame is now known to break."""
+    """Begin the capture again; ``step`` of the root frame is now known to break.
 
-    def __init__(self, step: int, cause: GraphBreak) -> None:
+    ``raised`` is what it depends on that the step raises, where that is why the program ends there.
+    """
+
+    def __init__(self, step: int, cause: GraphBreak, raised: RaisedUnder | None = None) -> None:
         super().__init__(cause.reason)
         self.step = step
         self.cause = cause
+        self.raised = raised
 
 
 class StaticNeeded(Exception):

@@ -10,6 +10,7 @@ from ..program import Program
 from ..values import Dice
 
 SAMPLE = 10
+NOT_BY = ("firesteel-whole", "firesteel-dynamic-whole")  # which call through a frame of their own
 
 HEADER = '''\
 import contextlib
