@@ -1,6 +1,6 @@
 """What it depends on that a step of the program raises, where the whole program is to be one graph.
 
-A step that breaks the graph leaves nothing of itself behind: it is captured up to there again, and Python runs the step.
+A step that breaks the graph leaves nothing of itself behind: all before it is captured again, and Python runs the step.
 With ``fullgraph=True`` a step that raises is no break, but the end of the program. The entry is then for calls in which
 it raises, so it has the guards that were found on the way to the exception:
 
