@@ -358,6 +358,13 @@ def a_wrapper_made_inside(x, y):
     return z.exp(), z.a
 
 
+@program(lambda: (rand(grad=True), rand(seed=1, grad=True)), train=True)
+def a_wrapper_made_inside_of_tensors_that_require_grad(x, y):
+    z = Two(x, y * 2)
+    w = z.sin() * 3
+    return z.a * 2, z.difference(), w.a, w.a.requires_grad, z.is_leaf, w + x
+
+
 @program(lambda: (two(),))
 def in_place_on_a_wrapper(x):
     x.mul_(2)

@@ -20,7 +20,8 @@ import firesteel as fs
 BREAKING = frozenset({"a_wrapper_that_logs", "a_wrapper_that_is_not_made_again", "distributed_tensors"})
 """Programs that are right, and no single graph."""
 NATIVE = ("gradients_of_a_subclass", "a_wrapper_trained", "autograd_above_dispatch", "training_past_a_quantised_linear",
-          "a_module_of_wrappers", "a_wrapper_and_a_plain_tensor_trained", "in_place_on_a_wrapper")
+          "a_module_of_wrappers", "a_wrapper_and_a_plain_tensor_trained", "in_place_on_a_wrapper",
+          "a_wrapper_made_inside_of_tensors_that_require_grad")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

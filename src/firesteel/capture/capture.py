@@ -193,8 +193,8 @@ class Capture:
             if cause.refused and not self.unit.compiler.fullgraph:
                 return self.finish_uncompiled(instruction, cause, cause.frames)  # type: ignore[attr-defined]
             if before != self.progress():
-                raised = raised_under(tx) if cause.raises and self.unit.compiler.fullgraph else None
-                raise Restart(steps - 1, cause, raised)
+                relied = raised_under(tx) if cause.raises and self.unit.compiler.fullgraph else None
+                raise Restart(steps - 1, cause, relied)
             return self.finish_with_break(instruction, stack, cause, cause.frames)  # type: ignore[attr-defined]
 
     def progress(self) -> tuple[int, ...]:

@@ -489,9 +489,6 @@ def call_tensor_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: 
     """``cls(*args)`` for a class of tensors that the program has written."""
     cls = value.cls
     if is_wrapper_class(cls):
-        if any(isinstance(part, TensorValue) and part.fake.requires_grad
-               for part in _tensors(tx, [*args, *kwargs.values()])):
-            raise GraphBreak(f"making a {cls.__name__} of tensors that require grad, whose history it hides")
         return tx.call_torch(cls, args, kwargs)
     if subclasses.has_own_dispatch(cls) or issubclass(cls, TORCHS_OWN[1:]):
         raise GraphBreak(f"making a {cls.__name__} inside the compiled function", "make it outside and pass it in")

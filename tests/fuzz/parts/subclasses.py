@@ -45,6 +45,8 @@ OF_PYTHON = (
 OF_WRAPPERS = (
     "out.append(getattr({a}, 'a', None))", "out.append(getattr({a}, 'scale', None))", "{n} = Two({c}.sin(), {c} + {k})",
     "{n} = {c} * {a}", "out.append({a}.sum(0))", "{n} = {a} + {c}",
+    "{n} = Two({c}, {c} * {k}); out.append({n}.a * 2); out.append(({n} * 2).b)",
+    "{n} = Two({c} * {k}, {c}).exp(); out.append({n}.a.requires_grad)", "{n} = Scaled({c} - 1, {k}.0) * 2",
 )
 
 HEAD = """import torch
