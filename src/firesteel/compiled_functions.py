@@ -73,6 +73,8 @@ def compile_with(compiler: Compiler, model: Any, again: Callable[[Any], Any] | N
     if isinstance(model, (staticmethod, classmethod)):
         return type(model)(compile_with(compiler, model.__func__, again))
     if isinstance(model, types.MethodType) and isinstance(model.__func__, types.FunctionType):
+        if model.__func__ is torch_compat.MODULE_CALL and isinstance(model.__self__, torch.nn.Module):
+            return _compile_module_call(compiler, model.__self__)
         return types.MethodType(compile_with(compiler, model.__func__, again), model.__self__)
     if isinstance(model, functools.partial):
         return functools.partial(compile_with(compiler, model.func, again), *model.args, **model.keywords)
@@ -90,6 +92,18 @@ def compile_with(compiler: Compiler, model: Any, again: Callable[[Any], Any] | N
     if isinstance(caller, types.FunctionType) and caller.__code__.co_argcount:
         return types.MethodType(_compile_function(compiler, caller, of_object=True), model)
     return wrap_function(compiler, _calling(model))
+
+
+def _compile_module_call(compiler: Compiler, module: torch.nn.Module) -> Any:
+    """Calls of a module with its hooks, as ``module.compile()`` compiles them. It may be sharded later."""
+    compiled = _compile_function(compiler, torch_compat.MODULE_CALL)
+
+    @passed_over
+    def call(self: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        sharded = None if stance.STATE.eager else compiler.sharded_call(self)
+        return compiled(self, *args, **kwargs) if sharded is None else sharded(*args, **kwargs)
+
+    return types.MethodType(functools.wraps(torch_compat.MODULE_CALL)(call), module)
 
 
 def expect(compiler: Compiler, module: torch.nn.Module) -> None:

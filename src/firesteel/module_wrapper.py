@@ -88,9 +88,18 @@ def _run(compiler: Compiler, function: Any, bound: tuple[Any, ...]) -> Any:
 def _through(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The module's own ``__call__`` with all it does, compiled."""
     cls = type(self)
+    original, compiler = cls._firesteel_original, cls._firesteel_compiler
     if stance.STATE.eager:
-        return cls._firesteel_original(*args, **kwargs)
-    return _run(cls._firesteel_compiler, _through_call, (cls._firesteel_original, args, kwargs))
+        return original(*args, **kwargs)
+    # it is this twin that was sharded, if it was compiled before
+    sharded = compiler.sharded_call(self if torch_compat.is_sharded(self) else original)
+    if sharded is None:
+        return _run(compiler, _through_call, (original, args, kwargs))
+    try:
+        return sharded(*args, **kwargs)
+    except BaseException as error:
+        leaving(error)
+        raise
 
 
 def _through_call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,7 +113,9 @@ def compile_module(compiler: Compiler, module: torch.nn.Module,
     `again` compiles copies of it, and what was pickled.
     """
     module = original_of(module)
-    return make_twin(module, again, members_of(compiler, module))
+    twin = make_twin(module, again, members_of(compiler, module))
+    torch_compat.share_state(module, twin)
+    return twin
 
 
 def members_of(compiler: Compiler, module: torch.nn.Module) -> dict[str, Any]:

@@ -312,6 +312,10 @@ def _waiting_module(module: torch.nn.Module, make: MakeCompiler, again: Again) -
     twin = make_twin(module, again, {
         **methods(module, _call, _forward), _WAITING: waiting, END_WAITING: staticmethod(waiting.end)})
     twin_class = type(twin)
+    if "torch.distributed.fsdp" in sys.modules:
+        from .torch_compat import share_state
+
+        share_state(module, twin)
     return twin
 
 

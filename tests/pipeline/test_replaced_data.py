@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import firesteel as fs
-from firesteel.pipeline.replaced_data import REPLACED
+from firesteel.pipeline.replaced_data import FREED, REPLACED
 
 BACKENDS = pytest.mark.parametrize("backend", ["native", "aot_eager"])
 
@@ -81,3 +81,46 @@ def test_convolutions_use_what_is_there_now(backend):
     compiled = _gradients(lambda f: fs.compile(f, backend=backend), lambda w, x: torch.conv2d(x, w), lambda w: w * 2,
                           *shapes)
     torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-4)
+
+
+def _reallocated(tensor, between=None):
+    """Free the memory of a tensor and allocate it elsewhere, as sharded parameters do."""
+    values, storage = tensor.detach().clone(), tensor.untyped_storage()
+    size = storage.size()
+    storage.resize_(0)
+    if between is not None:
+        between()
+    taken = torch.empty(size, dtype=torch.uint8)  # so that it comes to lie elsewhere
+    storage.resize_(size)
+    with torch.autograd._unsafe_preserve_version_counter(tensor), torch.no_grad():
+        tensor.copy_(values)
+    return taken
+
+
+@BACKENDS
+@pytest.mark.parametrize("function", [*LINEAR, lambda w, x: (x @ w).sin() @ w, lambda w, x: x * w[:3]])
+def test_memory_that_was_freed_and_filled_again_is_read_as_it_is_now(backend, function):
+    def run(compiled):
+        torch.manual_seed(0)
+        shapes = [(4, 4), (3, 4), (4,)][:function.__code__.co_argcount]
+        w, *others = [torch.randn(shape).requires_grad_() for shape in shapes]
+        result = compiled(function)(w, *others)
+        taken = _reallocated(w)
+        result.sum().backward()
+        del taken
+        return [one.grad for one in (w, *others)]
+
+    torch.testing.assert_close(run(lambda f: fs.compile(f, backend=backend)), run(lambda f: f))
+
+
+@BACKENDS
+def test_memory_that_is_not_there_is_never_read(backend):
+    w, x = torch.randn(4, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    result = fs.compile(LINEAR[0], backend=backend)(w, x)
+
+    def between():
+        with pytest.raises(RuntimeError) as error:
+            result.sum().backward()
+        assert str(error.value) == FREED
+
+    _reallocated(w, between)

@@ -73,6 +73,10 @@ def call_module(tx: Tracer, module: ModuleValue, args: list[Value], kwargs: dict
         if has_hooks(module.real) or compiled is not None or _changes_hooks(tx, module):
             if compiled is not None:
                 raise GraphBreak("a module compiled by another compiler")
+            if torch_compat.is_sharded(module.real):
+                raise GraphBreak(f"{module.describe()} is sharded: its parameters are gathered before and freed behind "
+                                 "its forward, which is compiled for itself",
+                                 "accept the break, or compile the sharded modules one by one")
             implementation = class_member(tx, cls, "_call_impl", *find_on_class(cls, "_call_impl"))  # type: ignore[arg-type]
             return tx.call(MethodValue(module, implementation), args, kwargs)
         if id(module) not in tx.unhooked:

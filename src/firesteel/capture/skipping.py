@@ -10,7 +10,8 @@ from typing import Any
 
 # Parts of torch that are written in Python and do tensor work.
 TORCH_MODELS = ("torch.nn.modules", "torch.nn.init", "torch.nn.attention", "torch.optim", "torch.distributions",
-                "torch.utils.checkpoint", "torch.nn.utils", "torch.ao", "torch.testing")
+                "torch.utils.checkpoint", "torch.nn.utils", "torch.ao", "torch.testing",
+                "torch.distributed.algorithms._checkpoint")
 NUMERIC_LIBRARIES = frozenset({
     "numpy", "scipy", "pandas", "sklearn", "PIL", "cv2", "matplotlib", "tqdm", "rich", "pytest", "_pytest",
     "hypothesis", "sympy", "numba", "llvmlite", "triton", "tokenizers", "safetensors",

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from .. import torch_compat
+
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 REPLACED = ("a tensor that the gradients are computed from was given other data since (tensor.data = ...), and "
             "compiled code computes with both the old and the new; assign it after backward()")
+FREED = ("the memory of a tensor that the gradients are computed from was freed since (tensor.untyped_storage()."
+         "resize_(0)); allocate and fill it before backward()")
 _LINEAR = frozenset({torch.nn.functional.linear})
 # What saves its operands themselves, and multiplies incoming gradients with them.
 _DIRECT: frozenset[Any] = frozenset({operator.mul, torch.mul, "mul", torch.conv1d, torch.conv2d, torch.conv3d})
@@ -37,6 +41,11 @@ def settle_replaced(replay: Replay, call: Call, placed: list[Any], kept: list[No
     for number, memory in zip(replay.replaceable, call.memories, strict=True):
         value, node = placed[number], kept[number]
         if value is None or node is None or value.data_ptr() == call.places[number]:
+            continue
+        if torch_compat.lies_in(value, memory):
+            # its memory was freed and allocated anew, as that of sharded parameters is: eager reads what is there now
+            if value.numel() and not memory.nbytes():
+                raise RuntimeError(FREED)
             continue
         example = replay.placed_examples[number]
         shape, stride = (example.shape, example.stride()) if call.layouts is None else call.layouts[number]

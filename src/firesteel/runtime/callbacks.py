@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils.checkpoint
 
 from ..capture.equivalents.reductions import sum_as_python_does
 from ..capture.user_frames import called_at
@@ -210,6 +211,16 @@ def _setattr(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) ->
     if len(args) != 3 or kwargs or type(args[1]) is not str:
         return function(*args, **kwargs)
     return compiler.protocols.set_attribute(*args)
+
+
+@around(torch.utils.checkpoint.checkpoint)
+def _checkpoint(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """``checkpoint(module, ...)`` of a sharded module: its forward is compiled, in backward again. Everything else that
+    ends graphs under a checkpoint runs as plain Python."""
+    module = getattr(args[0], "__self__", None) if args and type(args[0]) is types.MethodType and \
+        args[0].__func__ is torch.nn.Module.__call__ else args[0] if args else None
+    sharded = compiler.sharded_call(module) if isinstance(module, torch.nn.Module) else None
+    return function(*args, **kwargs) if sharded is None else function(sharded, *args[1:], **kwargs)
 
 
 SPECIAL: dict[Any, str] = {str: "__str__", repr: "__repr__", hash: "__hash__", float: "__float__", int: "__int__",

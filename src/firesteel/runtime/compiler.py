@@ -33,6 +33,7 @@ from .nested_calls import callee, why_plain
 from .outside import PlainCall, WatchedGraph, count_outside, operations_of
 from .protocols import Protocols
 from .settings import dynamic_by_default, setting
+from .sharded_modules import sharded_call
 from .units import Unit, function_start
 
 if TYPE_CHECKING:
@@ -162,6 +163,10 @@ class Compiler:
         self.events.plain.setdefault(name, why_plain(target))
         return PlainCall(target, name)
 
+    def sharded_call(self, module: Any) -> Any:
+        """What calls a module that `fully_shard` was applied to; None for all others."""
+        return sharded_call(self, module)
+
     resumed_generator = staticmethod(resumed_generator)
 
     def uncompiled(self, function: Any) -> Any:
@@ -171,12 +176,13 @@ class Compiler:
             return function
         return self.plain_frame(inner)
 
-    def plain_frame(self, function: types.FunctionType, with_inner: bool = False) -> types.FunctionType:
-        """A function whose own frame runs as plain Python, while what it calls is compiled for itself; `with_inner`:
-        the functions that it defines alike."""
+    def plain_frame(self, function: types.FunctionType, with_inner: bool = False,
+                    choose: Callable[[Any], Any] | None = None) -> types.FunctionType:
+        """A function whose own frame runs as plain Python, while what it calls is compiled for itself, or is what
+        `choose` says; `with_inner`: the functions that it defines alike."""
         code = self.plain_frames.get(function.__code__)
         if code is None:
-            code = dispatching(function.__code__, self.nested, with_inner)
+            code = dispatching(function.__code__, choose or self.nested, with_inner)
             self.plain_frames[function.__code__] = code
         same = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__,
                                   function.__closure__)

@@ -137,6 +137,9 @@ def _module_call(compiler: Compiler, module: torch.nn.Module, plain: Any) -> Any
     if not torch_compat.MODULE_METHODS.quick() or is_disabled(module):
         return plain
     if has_hooks(module):
+        sharded = compiler.sharded_call(module)
+        if sharded is not None:
+            return sharded
         around = _passing_on(compiler, torch.nn.Module.__call__)
         return types.MethodType(around, module) if around is not None else plain
     forward = module.forward

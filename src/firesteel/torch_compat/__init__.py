@@ -20,7 +20,7 @@ from .class_stamps import (
     calls_forward,
 )
 from .compiler_settings import compiler_setting, follow_stance, stop_following_stance
-from .data_parallel import bucket_limits
+from .data_parallel import MODULE_CALL, bucket_limits, is_sharded, share_state
 from .dispatch import (
     DispatchMode,
     HigherOrderOperator,
@@ -149,6 +149,7 @@ from .tensors import (
     is_view,
     is_zero_tensor,
     lie_apart,
+    lies_in,
     made_in_function,
     make_wrapper,
     mark_as_parameter,

@@ -1,10 +1,23 @@
-"""What DistributedDataParallel is about to do with the gradients of the module that is being called."""
+"""What DistributedDataParallel and `fully_shard` have to do with the module that is being called."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import torch
+
 _Parallel: Any = None
+MODULE_CALL: Any = torch.nn.Module._call_impl
+"""What calls hooks of a module and its forward."""
+
+
+def is_sharded(module: torch.nn.Module) -> bool:
+    """Whether `fully_shard` was applied to a module itself: hooks gather its parameters around each call. Not where its
+    class calls hooks in a way of its own."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, getattr(fsdp, "FSDPModule", ())) and \
+        type(module)._call_impl is MODULE_CALL
 
 
 def bucket_limits() -> tuple[int, ...] | None:
@@ -30,3 +43,10 @@ def bucket_limits() -> tuple[int, ...] | None:
 
     first: int = distributed._DEFAULT_FIRST_BUCKET_BYTES  # type: ignore[attr-defined]
     return first, rest
+
+
+def share_state(module: torch.nn.Module, twin: torch.nn.Module) -> None:
+    """Have `fully_shard` and its like know a twin of a module for that module."""
+    composable: Any = sys.modules.get("torch.distributed._composable_state")
+    if composable is not None and module in (states := composable._module_state_mapping):
+        states[twin] = states[module]

@@ -94,6 +94,7 @@ _CAPTURE: dict[str, Releases] = {
         _group_tensors_by_device_and_dtype"""),
     **_all("torch.", "_VF"),
     # Modules, graphs, autograd's functions, containers
+    **_all("torch.nn.Module.", "_call_impl"),
     **_all("torch.nn.Module().", "_buffers _modules _non_persistent_buffers_set _parameters"),
     **_all("torch.fx.Graph().", "_codegen _find_nodes_lookup_table _graph_namespace _insert _len"),
     **_all("torch.fx.node.", "_get_qualified_name"),
@@ -150,6 +151,7 @@ _NOTHING: dict[str, Releases] = {
         _fused_sgd_"""),
     # Buckets of gradients, see `data_parallel`
     **_all("torch.", "nn.parallel.DistributedDataParallel._active_ddp_module distributed._DEFAULT_FIRST_BUCKET_BYTES"),
+    **_all("torch.distributed._composable_state.", "_module_state_mapping"),
     # What backends built on torch's AOTAutograd are given, see `torch_symbols`
     **_all("torch.", "_guards.TracingContext _guards.tracing _subclasses.fake_tensor.FakeTensorMode"),
     # What keeps torch's own compiler from being imported, see `dynamo_imports`

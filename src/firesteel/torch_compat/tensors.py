@@ -104,6 +104,11 @@ def storage_address(t: torch.Tensor) -> int:
     return t.untyped_storage()._cdata
 
 
+def lies_in(t: torch.Tensor, storage: torch.UntypedStorage) -> bool:
+    """Whether a tensor's elements are in a storage, wherever that has its memory now."""
+    return bool(t.untyped_storage()._cdata == storage._cdata)
+
+
 def has_storage(t: torch.Tensor) -> bool:
     """Whether a tensor's elements lie in one storage, as those of sparse tensors do not."""
     return torch._C._has_storage(t)
