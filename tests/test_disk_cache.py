@@ -233,7 +233,7 @@ def test_info():
     put("test", digest("other"), b"x" * 5000)
     put("kernels", KEY, b"data")
     assert {kind: count for kind, (count, _) in disk_cache.info().kinds.items()} == {"test": 2, "kernels": 1}
-    assert "kernels: 1 entry, " in str(disk_cache.info()) and "test: 2 entries, 5.0 KiB" in str(disk_cache.info())
+    assert "kernels: 1 entry, " in str(disk_cache.info()) and "test: 2 entries, 5.1 KiB" in str(disk_cache.info())
 
 
 def test_the_oldest_go_first(monkeypatch):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from firesteel.debug.explain import CompileProfiler, capture_graph, compile_times, explain
     from firesteel.debug.recording import recording, report
     from firesteel.logs import set_logs
+    from firesteel.packed_cache import load_cache, save_cache
     from firesteel.repair.asking import bisect, repro
     from firesteel.repair.checking import check
     from firesteel.runtime.stance import set_stance
@@ -56,6 +57,7 @@ _LAZY = {
         "firesteel.debug.recording": ["recording", "report"],
         "firesteel.logs": ["set_logs"],
         "firesteel.export": ["export"],
+        "firesteel.packed_cache": ["load_cache", "save_cache"],
         "firesteel.repair.asking": ["bisect", "repro"],
         "firesteel.repair.checking": ["check"],
         "firesteel.runtime.stance": ["set_stance"],
@@ -71,10 +73,9 @@ _MODULES = ("config", "errors")
 __all__ = [
     "CompileProfiler", "allow_in_graph", "associative_scan", "assume_constant_result", "bisect", "capture_graph",
     "check", "compile", "compile_times", "cond", "config", "disable", "disallow_in_graph", "errors", "explain",
-    "export", "graph_break", "install", "installed", "is_compiling", "is_installed", "list_backends", "map",
-    "mark_dynamic", "mark_static",
-    "maybe_mark_dynamic", "recording", "register_backend", "report", "repro", "reset", "restore_torch", "run", "scan",
-    "set_logs", "set_stance", "uninstall", "while_loop",
+    "export", "graph_break", "install", "installed", "is_compiling", "is_installed", "list_backends", "load_cache",
+    "map", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "recording", "register_backend", "report", "repro",
+    "reset", "restore_torch", "run", "save_cache", "scan", "set_logs", "set_stance", "uninstall", "while_loop",
 ]
 
 

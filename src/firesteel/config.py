@@ -57,6 +57,21 @@ disk_cache: bool = True
 cache_dir: str = ""
 """The directory of that cache. The default is a directory "firesteel" in the user's cache directory."""
 
+cache_wait: float = 60.0
+"""For how many seconds at most a process waits for an entry of the cache that another one is making, before it makes
+its own; 0 never waits."""
+
+cache_secret: str = ""
+"""A secret that entries of the cache are signed with, on disk, in packed files and in the remote store. Those that are
+not signed with it are refused then. Empty: anybody who can write to them can have code run here."""
+
+remote_cache: str = ""
+"""A store that machines share entries of the cache through: ``redis://host:port/0`` or any path of fsspec, such as
+``s3://bucket/folder``. What is missing on disk is looked for there, what is made is sent there. Empty for none."""
+
+remote_cache_timeout: float = 1.0
+"""Seconds that one look into the remote cache may take; a store that is slower, or fails, is left alone for a while."""
+
 keep_freed_memory: int = 256 << 20
 """Bytes of freed memory that the process keeps, once something was compiled to machine code, instead of returning them
 to the system after every call; 0 leaves the C library alone. Linux with glibc only, and not where its environment

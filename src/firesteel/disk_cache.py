@@ -16,20 +16,21 @@ The layout is ``<directory>/<kind>/<first two digits of the key>/<key>.entry``.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import secrets
 import stat
-import struct
 import sys
 import time
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from . import config
+from . import config, remote_cache
+from .cache_claims import Claim, Turn, wait_for
+from .cache_entries import Refused, opened, sealed
 from .events import note
 from .locks import new_lock
 from .logs import log
@@ -37,15 +38,9 @@ from .logs import log
 SIZE_LIMIT = 1 << 30
 """How many bytes the entries may take together before the ones not used for longest go."""
 
-_MAGIC = b"firesteel\0"
-_FORMAT = 1
-_HEADER = struct.Struct("<10sHQ32s")  # magic, format, length of the data, checksum of kind, key and data
-
-_PACKED = b"firesteel cache 1"  # how `pack` marks its files
-
 _DAY = 86400.0
 _BLOCK = 4096  # what a file takes at least
-_NAME = re.compile(r"[0-9a-f]{40}\.entry(\.[0-9a-f]{8}\.tmp)?")
+_NAME = re.compile(r"[0-9a-f]{40}\.(entry|claim)(\.[0-9a-f]{8}\.tmp)?")
 _KIND = re.compile(r"[a-z][a-z0-9_]*")
 _KEY = re.compile(r"[0-9a-f]{40}")
 
@@ -101,17 +96,11 @@ def _user_directory() -> str | None:
     return os.path.join(base, "firesteel")
 
 
-def _path(root: str, kind: str, key: str) -> str:
+def entry_path(root: str, kind: str, key: str) -> str:
+    """Where an entry lies."""
     if not _KIND.fullmatch(kind) or not _KEY.fullmatch(key):
         raise ValueError(f"a cache entry has a kind in small letters and a key made by digest(), not {kind!r}, {key!r}")
     return os.path.join(root, kind, key[:2], f"{key}.entry")
-
-
-def _checksum(kind: str, key: str, data: bytes) -> bytes:
-    # The name is part of it: an entry that was moved to another key is not that key's entry.
-    checksum = hashlib.sha256(f"{kind} {key} ".encode())
-    checksum.update(data)
-    return checksum.digest()
 
 
 # Reading
@@ -128,7 +117,7 @@ def get(kind: str, key: str) -> bytes | None:
 
 
 def _get(root: str, kind: str, key: str) -> bytes | None:
-    path = _path(root, kind, key)
+    path = entry_path(root, kind, key)
     try:
         file = os.open(path, _READING)
     except OSError:
@@ -140,10 +129,14 @@ def _get(root: str, kind: str, key: str) -> bytes | None:
         return None
     finally:
         os.close(file)
-    data = None if distrust else _open(kind, key, content)
-    if data is None:
-        log("cache", "the entry %s is ignored: %s", path, distrust or "it is damaged or not ours")
-    elif time.time() - status.st_mtime > _DAY:
+    try:
+        if distrust:
+            raise Refused(distrust)
+        data = opened(kind, key, content)
+    except Refused as reason:
+        log("cache", "the entry %s is ignored: %s", path, reason)
+        return None
+    if time.time() - status.st_mtime > _DAY:
         # Its age is what decides when the cache is full. Once a day is exact enough and keeps reading cheap.
         try:
             os.utime(path)
@@ -152,11 +145,27 @@ def _get(root: str, kind: str, key: str) -> bytes | None:
     return data
 
 
+def fetch(kind: str, keys: Iterable[str]) -> None:
+    """Look for entries in the remote store, if there is one, and keep them here. Takes a bounded time."""
+    root = directory()
+    if root is None or not config.remote_cache:
+        return
+    contents = remote_cache.read([f"{kind}/{key}" for key in keys])
+    for name, content in contents.items():
+        key = name.partition("/")[2]
+        try:
+            opened(kind, key, content)
+        except Refused as reason:
+            remote_cache.lied(name, str(reason))
+        else:
+            _put(root, kind, key, content)
+
+
 def _distrust(status: os.stat_result) -> str | None:
     """Why a file is not believed, by its owner and permissions."""
     if not stat.S_ISREG(status.st_mode):
         return "it is not a regular file"
-    if not hasattr(os, "geteuid"):
+    if not hasattr(os, "geteuid") or config.cache_secret:  # then signatures say who wrote it
         return None
     if status.st_uid not in (os.geteuid(), 0):
         return "it belongs to another user"
@@ -173,27 +182,28 @@ def _read(file: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _open(kind: str, key: str, content: bytes) -> bytes | None:
-    """The data of an entry, if the content is one."""
-    if len(content) < _HEADER.size:
-        return None
-    magic, version, length, checksum = _HEADER.unpack_from(content)
-    data = content[_HEADER.size:]
-    if magic != _MAGIC or version != _FORMAT or length != len(data) or checksum != _checksum(kind, key, data):
-        return None
-    return data
-
-
 # Writing
 
 
-def put(kind: str, key: str, data: bytes) -> bool:
-    """Keep an entry. Other processes see either all of it or nothing. Returns whether it was kept."""
+def put(kind: str, key: str, data: bytes, shared: bool = True) -> bool:
+    """Keep an entry, and send it to the remote store, if there is one, in the background.
+
+    Other processes see either all of it or nothing. ``shared``: whether it is of use on other machines. Returns whether
+    it was kept here.
+    """
     root = directory()
-    if root is None or root in _unusable:
+    if root is None:
         return False
-    path = _path(root, kind, key)
-    content = _HEADER.pack(_MAGIC, _FORMAT, len(data), _checksum(kind, key, data)) + data
+    content = sealed(kind, key, data)
+    if config.remote_cache and shared:
+        remote_cache.write(f"{kind}/{key}", content)
+    return _put(root, kind, key, content)
+
+
+def _put(root: str, kind: str, key: str, content: bytes) -> bool:
+    if root in _unusable:
+        return False
+    path = entry_path(root, kind, key)
     try:
         try:
             _write(path, content)
@@ -238,6 +248,110 @@ def _write(path: str, content: bytes) -> None:
         raise
 
 
+# Made once, by one of many processes
+
+
+def made_once(kind: str, keys: Sequence[str], take: Callable[[str], bool],
+              make: Callable[[Sequence[str]], None]) -> None:
+    """Have each of these entries made by one process of all that share the cache, while the others wait for it.
+
+    ``take`` uses an entry that is there, and says whether that worked; ``make`` makes and puts those that nobody else
+    makes. For each key, the last of these that is called is ``make``, or a ``take`` that worked.
+    """
+    root = directory()
+    if root is None:
+        make(keys)
+        return
+    with _claimed(root, kind, keys, take) as (mine, others):
+        if mine:
+            fetch(kind, mine)
+            missing = [key for key in mine if not (config.remote_cache and take(key))]
+            if missing:
+                make(missing)
+    while others:  # holding nothing: whoever waits is waited for by nobody
+        ready = wait_for(list(others.values()))
+        turns = dict(ready)
+        alone = [key for key, claim in others.items() if turns.get(claim) is Turn.MAKE]
+        others = {key: claim for key, claim in others.items() if claim not in turns}
+        try:
+            if alone:
+                make(alone)
+        finally:
+            for claim, _ in ready:
+                claim.release()
+
+
+@contextmanager
+def _claimed(root: str, kind: str, keys: Sequence[str],
+             take: Callable[[str], bool]) -> Iterator[tuple[list[str], dict[str, Claim]]]:
+    """Claim what can be claimed: the keys of that, and the claims of what others make."""
+    claims: list[Claim] = []
+    mine: list[str] = []
+    others: dict[str, Claim] = {}
+    try:
+        for key in keys:
+            claim = _claim(root, kind, key, functools.partial(take, key))
+            claims.append(claim)
+            match claim.turn():
+                case Turn.MAKE:
+                    mine.append(key)
+                case Turn.WAIT:
+                    others[key] = claim
+        yield mine, others
+    finally:
+        for claim in claims:
+            claim.release()
+
+
+def _claim(root: str, kind: str, key: str, is_there: Callable[[], bool]) -> Claim:
+    path = entry_path(root, kind, key)
+    return Claim(path, is_there, functools.partial(_make_folders, root, os.path.dirname(path)))
+
+
+def get_or_make(kind: str, key: str, make: Callable[[], bytes]) -> bytes:
+    """The entry of that kind and key, from here or from the remote store, or made by one process of all."""
+    data = get(kind, key)
+    if data is not None:
+        return data
+    results: list[bytes] = []
+
+    def take(key: str) -> bool:
+        data = get(kind, key)
+        if data is not None:
+            results.append(data)
+        return data is not None
+
+    def make_it(keys: Sequence[str]) -> None:
+        results.append(make())
+        put(kind, key, results[-1])
+
+    made_once(kind, [key], take, make_it)
+    return results[-1]
+
+
+@contextmanager
+def making(kind: str, key: str | None, take: Callable[[], bool]) -> Iterator[None]:
+    """Around what may make an entry: waits while another process does, and claims it otherwise.
+
+    ``take`` uses the entry if it is there, and says whether that worked. Inside, what it has not got is to be made.
+    """
+    root = directory()
+    if root is None or key is None or take():
+        yield
+        return
+    claim = _claim(root, kind, key, take)
+    turn = claim.turn()
+    if turn is Turn.WAIT:
+        [(_, turn)] = wait_for([claim])
+    try:
+        if turn is Turn.MAKE and config.remote_cache:
+            fetch(kind, [key])
+            take()
+        yield
+    finally:
+        claim.release()
+
+
 # Size
 
 
@@ -268,8 +382,8 @@ def sweep() -> int:
     if root is None:
         return 0
     entries, removed, now = [], 0, time.time()
-    for _, path, status in _files(root):
-        if not path.endswith(".tmp"):
+    for _, path, status in files(root):
+        if path.endswith(".entry"):
             entries.append((status.st_mtime, max(status.st_size, _BLOCK), path))
         elif now - status.st_mtime > _DAY:  # left behind by a process that died
             removed += _remove(path)
@@ -292,7 +406,7 @@ def _remove(path: str) -> int:
     return 1
 
 
-def _files(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
+def files(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
     """(kind, path, stat) of every file that is ours. The directory is the user's choice and may hold other things."""
     for kind in _list(root):
         if not kind.is_dir(follow_symlinks=False) or not _KIND.fullmatch(kind.name):
@@ -314,55 +428,6 @@ def _list(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
-
-
-# From one machine to another
-
-
-def pack(path: str | os.PathLike[str]) -> int:
-    """Write all entries into one file; returns how many there were. Each keeps its own checksum."""
-    root = directory()
-    packed = 0
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.comment = _PACKED
-        for kind, file, _ in _files(root) if root is not None else ():
-            key = os.path.basename(file).removesuffix(".entry")
-            data = get(kind, key) if _KEY.fullmatch(key) else None
-            if data is not None:
-                archive.writestr(f"{kind}/{key}", _HEADER.pack(_MAGIC, _FORMAT, len(data), _checksum(kind, key, data))
-                                 + data)
-                packed += 1
-    return packed
-
-
-def unpack(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Take the entries of a file that `pack` wrote; returns how many were taken and how many ignored, because they are
-    damaged or not entries. Raises ValueError for other files.
-
-    Entries are machine code among other things: a checksum finds what was damaged on the way, and not what somebody
-    wrote in order to harm.
-    """
-    taken = ignored = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.comment != _PACKED:
-                raise ValueError(f"{os.fspath(path)} is not a packed cache")
-            for item in archive.infolist():
-                kind, _, key = item.filename.partition("/")
-                if item.file_size > SIZE_LIMIT or not _KIND.fullmatch(kind) or not _KEY.fullmatch(key):
-                    ignored += 1
-                    continue
-                try:
-                    data = _open(kind, key, archive.read(item))
-                except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
-                    data = None
-                if data is not None and put(kind, key, data):
-                    taken += 1
-                else:
-                    ignored += 1
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"{os.fspath(path)} is not a packed cache, or is damaged: {error}") from None
-    return taken, ignored
 
 
 # For people
@@ -397,8 +462,8 @@ def info() -> Info:
     root = directory()
     kinds: dict[str, tuple[int, int]] = {}
     if root is not None:
-        for kind, path, status in _files(root):
-            if not path.endswith(".tmp"):
+        for kind, path, status in files(root):
+            if path.endswith(".entry"):
                 count, size = kinds.get(kind, (0, 0))
                 kinds[kind] = count + 1, size + status.st_size
     return Info(root, kinds)
@@ -413,9 +478,9 @@ def clear() -> int:
     if root is None:
         return 0
     removed, folders = 0, set()
-    for _, path, _ in _files(root):
+    for _, path, _ in files(root):
         folders.add(os.path.dirname(path))
-        removed += _remove(path) and not path.endswith(".tmp")
+        removed += _remove(path) and path.endswith(".entry")
     _remove(os.path.join(root, "last_sweep"))
     for folder in [*folders, *{os.path.dirname(folder) for folder in folders}, root]:
         try:

@@ -168,6 +168,9 @@ def _to_json(code: types.CodeType, starts: dict[int, Learned]) -> bytes:
 def _read(key: str) -> dict[int, Learned]:
     data = disk_cache.get(KIND, key)
     if data is None:
+        disk_cache.fetch(KIND, [key])
+        data = disk_cache.get(KIND, key)
+    if data is None:
         return {}
     try:
         return {int(index): _from_json(unit) for index, unit in json.loads(data)["units"].items()}

@@ -43,16 +43,15 @@ def cache(arguments: argparse.Namespace) -> int:
 
 def _carry(action: str, file: str) -> None:
     from firesteel import disk_cache
+    from firesteel.packed_cache import CacheFileError, load_cache, save_cache
 
     try:
         if action == "pack":
-            print(f"packed {_entries(disk_cache.pack(file))} into {file}")
+            print(f"packed {_entries(save_cache(file))} into {file}")
         else:
-            taken, ignored = disk_cache.unpack(file)
-            rest = f"; {_entries(ignored)} ignored: damaged, or not of a cache" if ignored else ""
-            print(f"unpacked {_entries(taken)} into {disk_cache.directory()}{rest}")
-    except (OSError, ValueError) as error:
-        raise InputError(str(error)) from None
+            print(f"unpacked {_entries(load_cache(file))} into {disk_cache.directory()}")
+    except CacheFileError as error:
+        raise InputError(error.reason) from None
 
 
 def _entries(number: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,6 +74,23 @@ def load_plan(key: str, functional: FunctionalGraph, target: DeviceTarget,
         return None
     compiled = target.load(keys, programs)
     return None if compiled is None else (plan, kernels, compiled)
+
+
+@contextmanager
+def recalled_plan(key: str | None, functional: FunctionalGraph, target: DeviceTarget,
+                  ) -> Iterator[tuple[KernelPlan, list[Kernel], Sequence[Any]] | None]:
+    """`load_plan`, but where another process makes that plan just now, it is waited for. Where nobody does, others wait
+    for this one: until the end of the block, in which it makes and stores the plan."""
+    stored: list[tuple[KernelPlan, list[Kernel], Sequence[Any]]] = []
+
+    def take() -> bool:
+        plan = load_plan(key, functional, target) if key is not None else None
+        if plan is not None:
+            stored.append(plan)
+        return plan is not None
+
+    with disk_cache.making(KIND, key, take):
+        yield stored[0] if stored else None
 
 
 def store_plan(key: str, plan: KernelPlan, kernels: Sequence[Kernel], compiled: Sequence[CompiledKernel | GpuKernel],
@@ -149,11 +167,25 @@ class _Description:
 
 @functools.cache
 def _sources() -> str:
-    """What makes plans: the files of these folders, by their sizes and times. Reading them all takes too long."""
+    """What makes plans: the contents of these files, so that plans are of use on other machines too.
+
+    Reading them all takes longer than the rest of a recall: with unchanged sizes and times the contents are known.
+    """
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     files = [os.path.join(root, "devices.py")]
     for part in ("kernels", "shapes", "torch_compat"):
         for folder, _, names in os.walk(os.path.join(root, part)):
             files += [os.path.join(folder, name) for name in names if name.endswith(".py")]
-    described = [(path[len(root):], os.stat(path)) for path in sorted(files)]
-    return repr([(path, status.st_size, status.st_mtime_ns) for path, status in described])
+    files.sort()
+    described = [(path, status.st_size, status.st_mtime_ns) for path in files for status in [os.stat(path)]]
+    key = disk_cache.digest("sources", described)
+    known = disk_cache.get("sources", key)
+    if known is not None:
+        return known.decode()
+    contents: list[object] = []
+    for path in files:
+        with open(path, "rb") as file:
+            contents += [path[len(root):], file.read()]
+    text = disk_cache.digest(*contents)
+    disk_cache.put("sources", key, text.encode(), shared=False)
+    return text

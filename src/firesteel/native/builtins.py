@@ -40,15 +40,16 @@ def builtin_maker(name: str, text: str, optimised: bool, symbols: Mapping[str, i
         for symbol, address in (symbols or {}).items():
             llvm.add_symbol(symbol, address)
         key = disk_cache.digest(kind, optimised, text, llvmlite.__version__, llvm.get_default_triple()) if kind else ""
-        data = disk_cache.get(kind, key) if kind else None
-        if data is None:
+
+        def machine_code() -> bytes:
             module = llvm.parse_assembly(text)
             module.verify()
             target = llvm.Target.from_default_triple().create_target_machine(
                 opt=2 if optimised else 0, jit=True, reloc="pic", codemodel="small")
-            data = target.emit_object(module)
-            if kind:
-                disk_cache.put(kind, key, data)
+            emitted: bytes = target.emit_object(module)
+            return emitted
+
+        data = disk_cache.get_or_make(kind, key, machine_code) if kind else machine_code()
         code = load_code(data, llvm)
     except RuntimeError as error:
         raise NativeUnavailable(f"LLVM: {error}") from None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +131,7 @@ def compile_alternative(functional: FunctionalGraph) -> Callable[..., Any]:
 
 def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[torch.fx.Node], clock: _Clock,
              folder: DebugFolder, takes_list: bool = False, results_as_planned: bool = False) -> Executable:
-    from ..kernels.plan_cache import load_plan, plan_key, store_plan
+    from ..kernels.plan_cache import plan_key, recalled_plan, store_plan
     from ..kernels.targets import target_of
     from ..passes.settings import Settings
     from .graph_passes import run_passes
@@ -152,21 +152,30 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     folder.write("functional.txt", functional)
     logs.detail("graphs", "%s\n%s", folder.name, functional)
     compile_bodies(functional, options)
-    key = stored = None
-    if tuner is None and not folder:
-        with clock.stage("recall"):
-            key = plan_key(functional, target)
-            stored = load_plan(key, functional, target) if key is not None else None
-    if stored is not None:
-        plan, kernels, compiled = stored
-        return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, results_as_planned,
-                           folder.name, target)
-    target.expect(len(functional.graph.nodes))
-    lowered, plan, kernels, generated, refused = _kernels(functional, target, tuner, clock, folder)
-    executable = _executable(passed, lowered, plan, kernels, generated.kernels, options, clock, takes_list,
-                             results_as_planned, folder.name, target)
-    if key is not None and not refused:
-        store_plan(key, plan, kernels, generated.kernels, functional)
+    with ExitStack() as claimed:
+        key = stored = None
+        if tuner is None and not folder:
+            with clock.stage("recall"):
+                key = plan_key(functional, target)
+                # It may wait until another process has made the plan, or keep others waiting until the end of this.
+                stored = claimed.enter_context(recalled_plan(key, functional, target))
+        if stored is not None:
+            plan, kernels, compiled = stored
+            return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, results_as_planned,
+                               folder.name, target)
+        target.expect(len(functional.graph.nodes))
+        lowered, plan, kernels, generated, refused = _kernels(functional, target, tuner, clock, folder)
+        executable = _executable(passed, lowered, plan, kernels, generated.kernels, options, clock, takes_list,
+                                 results_as_planned, folder.name, target)
+        if key is not None and not refused:
+            store_plan(key, plan, kernels, generated.kernels, functional)
+    _tell(executable, kernels, generated, folder, target, clock)
+    return executable
+
+
+def _tell(executable: Executable, kernels: Sequence[Kernel], generated: Generated, folder: DebugFolder,
+          target: DeviceTarget, clock: _Clock) -> None:
+    """Show what was made to those who want to see it: observers, logs, the debug folder."""
     if OBSERVERS:
         note("executable", executable=executable, kernels=kernels, generated=generated, name=folder.name, target=target)
     if logs.enabled("kernels"):
@@ -180,7 +189,6 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
         for name, text in generated.files().items():
             folder.write(name, text)
         folder.write("times.txt", "\n".join(f"{name}: {1000 * spent:.2f} ms" for name, spent in clock.seconds.items()))
-    return executable
 
 
 def _kernels(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None, clock: _Clock,

@@ -29,8 +29,9 @@ _FOLDER = "firesteel_repro"
 _HEAD = "what fails"
 _CALLS: dict[types.CodeType, str] = {}
 _SCRIPT = "_firesteel_script"
-_NO_SETTINGS = frozenset({"repro", "raise_on_internal_error", "disk_cache", "cache_dir", "compile_after", "debug_dir",
-                          "verify", "retire_slow"})
+_NO_SETTINGS = frozenset({"repro", "raise_on_internal_error", "disk_cache", "cache_dir", "cache_wait", "cache_secret",
+                          "remote_cache", "remote_cache_timeout", "compile_after", "debug_dir", "verify",
+                          "retire_slow"})
 """Settings that are not the program's, or that `fs.check` makes."""
 
 

@@ -67,7 +67,8 @@ def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> 
                 else:
                     missing[key] = kernel
         if missing:
-            _make(missing, target)
+            disk_cache.made_once(KIND, list(missing), _take,
+                                 lambda wanted: _make({key: missing[key] for key in wanted}, target))
         return [_compiled[key] for key in keys]
 
 
@@ -79,13 +80,15 @@ def compile_text(subject: str, text: Callable[[str], str], target: Target | None
     target = target or host()
     key = disk_cache.digest(maker(), target.description, subject)
     with _lock:
-        compiled = _compiled.get(key) or _load(key)
-        if compiled is None:
-            data = object_emitter.object_code(text(_name(key)), target)
-            compiled = _install(key, data)
-            disk_cache.put(KIND, key, data)
-            log("kernels", "%s: %d bytes of machine code", subject, len(data))
-        _compiled[key] = compiled
+        if key not in _compiled and not _take(key):
+            def make(_: Sequence[str]) -> None:
+                data = object_emitter.object_code(text(_name(key)), target)
+                _compiled[key] = _install(key, data)
+                disk_cache.put(KIND, key, data)
+                log("kernels", "%s: %d bytes of machine code", subject, len(data))
+
+            disk_cache.made_once(KIND, [key], _take, make)
+        compiled = _compiled[key]
         perf_map.note(compiled.functions, subject.splitlines()[0])
         return compiled
 
@@ -93,12 +96,11 @@ def compile_text(subject: str, text: Callable[[str], str], target: Target | None
 def load_kernels(keys: Sequence[str]) -> list[CompiledKernel] | None:
     """The code of kernels that were compiled before; None unless all of it is there."""
     with _lock:
-        for key in keys:
-            if key not in _compiled:
-                stored = _load(key)
-                if stored is None:
-                    return None
-                _compiled[key] = stored
+        missing = [key for key in dict.fromkeys(keys) if key not in _compiled and not _take(key)]
+        if missing:
+            disk_cache.fetch(KIND, missing)
+        if not all([_take(key) for key in missing]):
+            return None
         return [_compiled[key] for key in keys]
 
 
@@ -131,9 +133,17 @@ def _load(key: str) -> CompiledKernel | None:
         return None
     try:
         return _install(key, data)
-    except RuntimeError as error:
+    except Exception as error:  # what was kept is whole, but who knows what it is
         log("cache", "the machine code %s cannot be loaded: %s", key, error)
         return None
+
+
+def _take(key: str) -> bool:
+    """Load code that is on the disk; whether it is there."""
+    stored = _load(key)
+    if stored is not None:
+        _compiled[key] = stored
+    return stored is not None
 
 
 def _make(missing: Mapping[str, Kernel], target: Target) -> None:

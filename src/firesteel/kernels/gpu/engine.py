@@ -16,7 +16,7 @@ from ..ir import Kernel
 from ..titles import function_name
 from .blocks import Blocks
 from .driver import GpuKernel, architecture, install, installed
-from .triton_compiler import Binary, Request, compile_all, load, triton_version
+from .triton_compiler import Binary, Request, compile_all, fetch, load, triton_version
 from .triton_printer import TritonKernel, called
 from .versions import print_versions
 
@@ -78,6 +78,7 @@ def load_for_gpu(keys: Sequence[str], programs: Sequence[tuple[Expr, Expr | None
     ``programs``: for each how many programs it has, and how far its indices reach.
     """
     loaded: list[GpuKernel] = []
+    fetch(keys)
     for key, (count, extent) in zip(keys, programs, strict=True):
         stored = load(key)
         if stored is None or (stored[0].wide is None) is not (extent is None):

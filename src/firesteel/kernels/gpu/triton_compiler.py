@@ -11,12 +11,12 @@ import importlib.metadata
 import json
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ... import disk_cache
+from ... import config, disk_cache
 from ...events import note
 from ...functional.graph import Unsupported
 from ...logs import log
@@ -77,30 +77,38 @@ def triton_version() -> str:
 def compile_all(requests: Sequence[Request]) -> list[Binary | Exception]:
     """Machine code, or why there is none, for each request; several are compiled at a time."""
     binaries: dict[str, Binary | Exception] = {}
-    missing: dict[str, Request] = {}
-    keys = [request.key for request in requests]
-    for key, request in zip(keys, requests, strict=True):
-        if key not in binaries and key not in missing:
-            stored = _load(key)
-            if stored is None:
-                missing[key] = request
-            else:
-                binaries[key] = stored
+    requested = {request.key: request for request in requests}
+
+    def take(key: str) -> bool:
+        stored = _load(key)
+        if stored is not None:
+            binaries[key] = stored
+        return stored is not None
+
+    def make(keys: Sequence[str]) -> None:
+        binaries.update(_make_all({key: requested[key] for key in keys}))
+
+    missing = [key for key in requested if not take(key)]
+    if missing:
+        disk_cache.made_once(KIND, missing, take, make)
+    return [binaries[request.key] for request in requests]
+
+
+def _make_all(missing: Mapping[str, Request]) -> dict[str, Binary | Exception]:
     if len(missing) == 1:
-        [(key, request)] = missing.items()
-        binaries[key] = _make(key, request)
-    elif missing:
-        workers.expect_kernels(len(missing))
-        if workers.current() is None:
-            triton_worker.import_triton()
-        # The longest first, so that none of them is left to the end.
-        order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
-            results = pool.map(_make, order, [missing[key] for key in order])
-            for number, (key, binary) in enumerate(zip(order, results, strict=True), 1):
-                binaries[key] = binary
-                note("kernel made", done=number, total=len(missing))
-    return [binaries[key] for key in keys]
+        return {key: _make(key, request) for key, request in missing.items()}
+    binaries: dict[str, Binary | Exception] = {}
+    workers.expect_kernels(len(missing))
+    if workers.current() is None:
+        triton_worker.import_triton()
+    # The longest first, so that none of them is left to the end.
+    order = sorted(missing, key=lambda key: len(missing[key].kernel.source), reverse=True)
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1, len(missing))) as pool:
+        results = pool.map(_make, order, [missing[key] for key in order])
+        for number, (key, binary) in enumerate(zip(order, results, strict=True), 1):
+            binaries[key] = binary
+            note("kernel made", done=number, total=len(missing))
+    return binaries
 
 
 def is_cold() -> bool:
@@ -112,6 +120,12 @@ def is_cold() -> bool:
 def _load(key: str) -> Binary | None:
     stored = load(key)
     return None if stored is None else stored[1]
+
+
+def fetch(keys: Sequence[str]) -> None:
+    """Look elsewhere for kernels that are not on this machine's disk."""
+    if config.remote_cache:
+        disk_cache.fetch(KIND, [key for key in dict.fromkeys(keys) if disk_cache.get(KIND, key) is None])
 
 
 def load(key: str) -> tuple[TritonKernel, Binary] | None:

@@ -52,13 +52,27 @@ class Tuner:
         """
         names = list(ways)
         key = disk_cache.digest("tuning", identity, names, self.machine())
-        known = disk_cache.get(KIND, key)
-        if known is not None:
-            recalled = _read(known)
-            if recalled is not None and recalled in ways:
-                logs.log("autotune", "%s: %s, as measured before", what, recalled)
-                self.decisions[what] = recalled
-                return recalled
+
+        def recall(_: str) -> bool:
+            known = disk_cache.get(KIND, key)
+            recalled = None if known is None else _read(known)
+            if recalled is None or recalled not in ways:
+                return False
+            logs.log("autotune", "%s: %s, as measured before", what, recalled)
+            self.decisions[what] = recalled
+            return True
+
+        def measure_it(_: object) -> None:
+            self.decisions[what] = self.measured_best(what, key, ways, one_thread)
+
+        if not recall(key):
+            # One process measures, and the others, which would disturb it, wait and decide alike.
+            disk_cache.made_once(KIND, [key], recall, measure_it)
+        return self.decisions[what]
+
+    def measured_best(self, what: str, key: str, ways: Mapping[str, Callable[[], Way]], one_thread: bool) -> str:
+        """Measure all ways; the fastest is kept on disk under the key."""
+        names = list(ways)
         times = self.times({name: prepare() for name, prepare in ways.items()}, one_thread)
         self.measured += len(times)
         best = min(names, key=lambda name: times[name])
@@ -68,7 +82,6 @@ class Tuner:
             table = ", ".join(f"{name} {1e6 * times[name]:.2f} us" for name in names)
             logs.log("autotune", "%s: %s (%s)", what, chosen, table)
         disk_cache.put(KIND, key, json.dumps({"chosen": chosen, "seconds": times}).encode())
-        self.decisions[what] = chosen
         return chosen
 
     def machine(self) -> str:
