@@ -201,8 +201,11 @@ def test_completion_knows_commands_and_options(capsys):
 
 
 def test_doctor(capsys, monkeypatch):
+    monkeypatch.setenv("FIRESTEEL_CACHE_SECRET", "abracadabra")
+    monkeypatch.setenv("FIRESTEEL_REMOTE_CACHE", "redis://:sesame@host")
     assert main(["doctor"]) == OK
     shown = capsys.readouterr().out
+    assert "abracadabra" not in shown and "sesame" not in shown and "redis://...@host" in shown
     gpu = "GPU 0" if torch.cuda.is_available() else "GPU"
     assert all(f"{what}:" in shown for what in ("torch", "processor", gpu, "cache", "native guards", "a trial"))
     assert "it agrees with eager" in shown

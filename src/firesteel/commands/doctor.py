@@ -104,7 +104,11 @@ def _cache() -> Iterator[Line]:
 
 
 def _settings() -> Iterator[Line]:
-    given = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("FIRESTEEL_"))
+    from firesteel.remote_cache import without_password
+
+    shown = {**os.environ, "FIRESTEEL_CACHE_SECRET": "..." if os.environ.get("FIRESTEEL_CACHE_SECRET") else ""}
+    given = sorted(f"{name}={without_password(value)}" for name, value in shown.items()
+                   if name.startswith("FIRESTEEL_") and value)
     yield "environment", ", ".join(given) or "nothing set"
 
 
