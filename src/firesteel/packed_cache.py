@@ -34,7 +34,8 @@ class CacheFileError(FiresteelError, ValueError):
     """A file is no packed cache that can be used here, or cannot be written.
 
     >>> import firesteel as fs
-    >>> fs.load_cache("/nowhere/kernels.cache")
+    >>> with fs.config.patch(disk_cache=True, cache_dir="/tmp/firesteel-example"):
+    ...     fs.load_cache("/nowhere/kernels.cache")
     Traceback (most recent call last):
         ...
     firesteel.packed_cache.CacheFileError: This packed cache cannot be used.
@@ -87,6 +88,15 @@ def load_cache(path: str | os.PathLike[str]) -> int:
     that you trust, or set `config.cache_secret` on both sides, which refuses all others. Raises
     `errors.FiresteelError` for a file that is damaged or was made by another version or for another kind of machine,
     of which nothing is taken.
+
+    >>> import firesteel as fs
+    >>> with fs.config.patch(disk_cache=False):
+    ...     fs.load_cache("kernels.cache")
+    Traceback (most recent call last):
+        ...
+    firesteel.packed_cache.CacheFileError: This packed cache cannot be used.
+      Why: the cache on disk is switched off
+      What to do: Set config.disk_cache, or a directory for it.
     """
     path = os.fspath(path)
     if disk_cache.directory() is None:

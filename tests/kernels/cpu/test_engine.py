@@ -52,7 +52,7 @@ def test_a_damaged_object_is_compiled_again(tmp_path, monkeypatch):
     with config.patch(disk_cache=True, cache_dir=str(tmp_path)):
         monkeypatch.setattr(engine, "_compiled", {})
         compile_kernels([made])
-        [(_, path, _)] = [entry for entry in disk_cache._files(str(tmp_path)) if entry[0] == engine.KIND]
+        [(_, path, _)] = [entry for entry in disk_cache.files(str(tmp_path)) if entry[0] == engine.KIND]
         with open(path, "r+b") as file:
             file.seek(200)
             file.write(b"\0" * 100)
