@@ -94,6 +94,9 @@ def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     if tracing.joint is not None:
         tracing.joint.guards = functional.guards
         return tracing.joint
+    if tracing.spent is not None:
+        tracing.spent.traced = functional
+        raise tracing.spent
     return functional
 
 
@@ -125,6 +128,8 @@ class _JointTracing(Tracing):
         super().__init__(module, example_inputs, recorder)
         self.expected = expected
         self.joint: JointGraph | None = None
+        self.spent: SpentResults | None = None
+        """Where the graph is the one with these results detached."""
         self.saved: list[tuple[torch.Tensor, int]] = []
         """What eager's backward looks at, with the differentiable results, as bits, that it does so for."""
         self.results_behind: dict[Any, int] = {}
@@ -263,10 +268,23 @@ class _JointTracing(Tracing):
         # in a mode: fake tensors that autograd unpacks outside of one make torch import its distributed tensors (0.4 s)
         self.eager_frees, self.walked, self.results_behind = self.conversion.run(
             walk, ([fake for fake, _ in carried], leaves))
+        facts, versions = self.facts(), self.recorder.versions()
         differentiable = self.add_tangents(carried)
         env = self.recorder.shape_env
         known = 0 if env is None else len(env.checks)
-        gradients = self.differentiate([item[0] for item in carried], differentiable)
+        try:
+            gradients = self.differentiate([item[0] for item in carried], differentiable)
+        except SpentResults as spent:
+            if self.facts() != facts or any(memory.version != version for memory, version in versions.items()) \
+                    or not self.only_detached(graph, spent, [item[0] for item in carried]):
+                raise
+            for node in reversed(list(self.recorder.graph.nodes)):
+                if node not in before:
+                    self.recorder.graph.erase_node(node)
+            self.results_behind, self.saved, self.tangents = {}, [], []  # they would stay alive
+            self.spent = spent
+            super().finish(graph)
+            return
         if env is not None:
             self.assert_in_forward(env.checks[known:], before)
         self.linked = self.expected is None and self.are_linked(graph.outputs)
@@ -274,6 +292,24 @@ class _JointTracing(Tracing):
         numbers: dict[int, int] = {}
         described = [self.gradient(value, numbers.setdefault(id(value), len(numbers))) for value in gradients]
         self.close(graph, described, differentiable, symbols, before)
+
+    def facts(self) -> tuple[Any, ...]:
+        """What differentiating may change that belongs to forward too."""
+        env, recorder = self.recorder.shape_env, self.recorder
+        known = (0, 0) if env is None else (len(env.guards), len(env.checks))
+        return (*known, len(recorder.constants), len(recorder.data_results), len(self.state_changes),
+                len(recorder.sizes.by_expr))
+
+    def only_detached(self, graph: FunctionalGraph, spent: SpentResults, carried: list[FakeTensor]) -> bool:
+        """Whether the graph with spent results detached is the one without their gradients: nothing else has any, and
+        these are tensors of their own."""
+        results = [self.results[at] for at in spent.positions]
+        memories = [output.memory for output in graph.outputs if isinstance(output, FreshTensor)]
+        return {id(result) for result in results} == {id(carrier) for carrier in carried} \
+            and not any(torch_compat.has_symbolic_layout(carrier) for carrier in carried) and all(
+            isinstance(output := graph.outputs[at], FreshTensor) and output.view is None
+            and memories.count(output.memory) == 1 and torch_compat.view_base(self.results[at]) is None
+            for at in spent.positions)
 
     def assert_in_forward(self, checks: Sequence[ShapeGuard], forward: set[torch.fx.Node]) -> None:
         """Assert what backward takes for granted of sizes that data decides on, and add that to the nodes of forward.

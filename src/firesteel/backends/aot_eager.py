@@ -46,7 +46,8 @@ def _compile(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
         if isinstance(error, SpentResults):
             from firesteel.backends.spent_results import compile_detached
 
-            return compile_detached(gm, example_inputs, error, _compile)
+            return compile_detached(gm, example_inputs, error, _compile,
+                                    lambda traced: unless_packed(gm, _interpreter(traced)))
         if not isinstance(error, Unsupported) and not is_refusal(error):
             raise
         log("fallbacks", "%s runs as it was captured: %s", type(gm).__name__, error)

@@ -73,8 +73,9 @@ def _compile_or_run_eagerly(gm: GraphModule, example_inputs: Sequence[Any], opti
         if isinstance(error, SpentResults):
             from firesteel.backends.spent_results import compile_detached
 
-            return compile_detached(gm, example_inputs, error,
-                                    functools.partial(_compile_or_run_eagerly, options=options))
+            return compile_detached(
+                gm, example_inputs, error, functools.partial(_compile_or_run_eagerly, options=options),
+                lambda traced: with_regions(gm, _compile_forward(gm, traced, options)))
         if isinstance(error, Unsupported) or is_refusal(error):
             log("fallbacks", "%s runs operator by operator: %s", type(gm).__name__, error)
             note("operator by operator", graph=gm, reason=str(error))
@@ -116,10 +117,10 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     """Forward and backward of a graph, compiled. Only forward where no result needs gradients."""
     from firesteel.autodiff.joint import trace_training
     from firesteel.backends.aot_eager import interpreted_half
-    from firesteel.backends.as_captured import as_captured, unless_packed
+    from firesteel.backends.as_captured import as_captured
     from firesteel.functional import FunctionalGraph, Unsupported
     from firesteel.kernels.debug_folder import DebugFolder
-    from firesteel.pipeline.compile import compile_functional, expect_kernels, frozen_inputs
+    from firesteel.pipeline.compile import compile_functional, expect_kernels
     from firesteel.pipeline.joint_passes import run_joint_passes
     from firesteel.pipeline.training import TrainingUnit
     from firesteel.repro_scripts import graph_script
@@ -129,8 +130,7 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     with span("differentiate"):
         traced = trace_training(gm, example_inputs)
     if isinstance(traced, FunctionalGraph):
-        executable = compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options))
-        return unless_packed(gm, runner(executable))
+        return _compile_forward(gm, traced, options)
     folder = DebugFolder(f"{type(gm).__name__}_joint")
     if folder:
         folder.write("captured.py", code_of(gm))
@@ -156,6 +156,15 @@ def compile_training(gm: GraphModule, example_inputs: Sequence[Any], options: Op
     prepare = functools.partial(run_joint_passes, recorded=options.cuda_graphs)
     return TrainingUnit(gm, example_inputs, traced, compile_half, options.memory_budget, prepare, machine_code=True,
                         as_captured=as_captured)
+
+
+def _compile_forward(gm: GraphModule, traced: FunctionalGraph, options: Options) -> Callable[..., Any]:
+    """A graph compiled that has no backward, though its inputs may require grad."""
+    from firesteel.backends.as_captured import unless_packed
+    from firesteel.pipeline.compile import compile_functional, frozen_inputs
+
+    executable = compile_functional(traced, options, type(gm).__name__, frozen_inputs(gm, traced, options))
+    return unless_packed(gm, runner(executable))
 
 
 def unsupported_reason(example_inputs: Sequence[Any]) -> str | None:

@@ -18,16 +18,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule
 
+from firesteel.logs import log
+from firesteel.torch_compat.graph_modules import LazyGraphModule
+
 if TYPE_CHECKING:
-    from firesteel.functional import SpentResults
+    from firesteel.functional import FunctionalGraph, SpentResults
 
     Compile = Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 def compile_detached(
-    gm: GraphModule, example_inputs: Sequence[Any], spent: SpentResults, compile_one: Compile
+    gm: GraphModule, example_inputs: Sequence[Any], spent: SpentResults, compile_one: Compile,
+    compile_traced: Callable[[FunctionalGraph], Callable[..., Any]]
 ) -> Callable[..., Any]:
-    """The graph, compiled by ``compile_one`` without the history of its spent results."""
+    """The graph, compiled without the history of its spent results: by ``compile_traced`` where tracing has come to
+    that graph already, else by ``compile_one``, which also says what to do where it cannot be compiled."""
+    if spent.traced is not None:
+        try:
+            return _Spent(compile_traced(spent.traced), spent)
+        except Exception as error:
+            log("fallbacks", "%s is traced again with results detached: %s", type(gm).__name__, error)
     detached = _detached(gm, list(spent.positions))
     return _Spent(compile_one(detached, example_inputs), spent)
 
@@ -86,4 +96,4 @@ def _detached(gm: GraphModule, positions: Sequence[int]) -> GraphModule:
                 copies[results[at]].meta["example_value"] = example.detach()
         results[at] = copies[results[at]]
     graph.output(tuple(results))
-    return GraphModule(gm, graph, type(gm).__name__)
+    return LazyGraphModule(gm, graph, type(gm).__name__)

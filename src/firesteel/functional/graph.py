@@ -33,8 +33,11 @@ class Unsupported(Exception):
 class SpentResults(Unsupported):
     """Results, by position, whose history a gradient inside of the program has used up: autograd says ``message``.
 
-    ``positions`` has for each the inputs and the other such results that autograd gets to from it.
+    ``positions`` has for each the inputs and the other such results that autograd gets to from it. ``traced`` is the
+    graph with all of them detached, where tracing has come to it.
     """
+
+    traced: FunctionalGraph | None = None
 
     def __init__(self, positions: dict[int, tuple[tuple[int, ...], tuple[int, ...]]], message: str) -> None:
         super().__init__(f"autograd refuses to differentiate a result: {message}")
