@@ -12,6 +12,7 @@ fullgraph=True, but this program cannot be captured in one graph.
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sys
@@ -44,6 +45,11 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
 
 
+@functools.lru_cache(maxsize=1024)
+def _in_torch(filename: str, torchs: str) -> bool:
+    return filename.startswith(os.path.dirname(torchs) + os.sep)
+
+
 @dataclass(frozen=True, slots=True)
 class UserFrame:
     """One place in the user's program: a file, a line and the function around it."""
@@ -71,7 +77,7 @@ class UserFrame:
     def in_torch(self) -> bool:
         """Whether it is code of torch itself, such as a module of torch.nn."""
         torch = sys.modules.get("torch")
-        return torch is not None and self.filename.startswith(os.path.dirname(torch.__file__ or "?") + os.sep)
+        return torch is not None and _in_torch(self.filename, torch.__file__ or "?")
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.lineno} in {self.function}"

@@ -281,7 +281,8 @@ class _JointTracing(Tracing):
             for node in reversed(list(self.recorder.graph.nodes)):
                 if node not in before:
                     self.recorder.graph.erase_node(node)
-            self.results_behind, self.saved, self.tangents = {}, [], []  # they would stay alive
+            self.results_behind, self.saved = {}, []  # they would stay alive
+            self.tangents.clear()
             self.spent = spent
             super().finish(graph)
             return

@@ -22,8 +22,9 @@ from __future__ import annotations
 import math
 import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -74,18 +75,29 @@ class Value:
 
         return print_value(self)
 
-    def walk(self) -> Iterator[Value]:
+    def walk(self) -> Sequence[Value]:
         """This node and everything it is made of, each once, operands before users."""
-        seen: set[int] = set()
-        stack: list[tuple[Value, bool]] = [(self, False)]
-        while stack:
-            node, done = stack.pop()
-            if done:
-                yield node
-            elif id(node) not in seen:
-                seen.add(id(node))
+        return _walked(self) if self.args else (self,)
+
+
+@lru_cache(maxsize=1 << 12)
+def _walked(value: Value) -> tuple[Value, ...]:
+    """`Value.walk`: every stage asks several times."""
+    order: list[Value] = []
+    seen: set[Value] = set()
+    stack: list[tuple[Value, bool]] = [(value, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            if node.args:
                 stack.append((node, True))
-                stack.extend((arg, False) for arg in reversed(node.args))
+                stack.extend([(arg, False) for arg in node.args[::-1]])
+            else:
+                order.append(node)
+    return tuple(order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,22 @@ def load_object(data: bytes, resolve: Callable[[str], int | None]) -> LoadedObje
 def load_code(data: bytes, llvm: Any) -> LoadedObject:
     """Load an object file that LLVM made for this machine, with what LLVM knows of names outside."""
     if sys.platform == "linux" and platform.machine() == "x86_64":
-        return load_object(data, lambda name: llvm.address_of_symbol(name) or _address_in_process(name))
+        return load_object(data, functools.partial(_address_of, llvm))
     target = llvm.Target.from_default_triple().create_target_machine(jit=True, reloc="pic")
     return _LoadedByLLVM(data, llvm, target)
+
+
+_known: dict[str, int] = {}
+
+
+def _address_of(llvm: Any, name: str) -> int | None:
+    """Asked once for each name: the binding lets one thread at a time into LLVM, and others are busy there."""
+    address = _known.get(name)
+    if address is None:
+        address = llvm.address_of_symbol(name) or _address_in_process(name)
+        if address:
+            _known[name] = address
+    return address
 
 
 def _address_in_process(name: str) -> int | None:

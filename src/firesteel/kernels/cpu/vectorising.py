@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 
 import torch
 
@@ -35,15 +36,13 @@ def values(statement: Statement) -> tuple[Value, ...]:
     return (statement.value,)
 
 
-def nodes(body: Sequence[Statement]) -> Iterator[Value]:
+def nodes(body: Sequence[Statement]) -> Collection[Value]:
     """All nodes of all values, each once."""
-    seen: set[Value] = set()
+    distinct: dict[Value, None] = {}
     for statement in statements(body):
         for value in values(statement):
-            for node in value.walk():
-                if node not in seen:
-                    seen.add(node)
-                    yield node
+            distinct.update(dict.fromkeys(value.walk()))
+    return distinct.keys()
 
 
 def own_axes(statement: Statement) -> tuple[Axis, ...]:
@@ -54,14 +53,23 @@ def own_axes(statement: Statement) -> tuple[Axis, ...]:
 
 
 def _depends(value: Value, axis: Symbol, tainted: set[str]) -> bool:
+    symbols, locals_ = _mentioned(value)
+    return axis in symbols or not locals_.isdisjoint(tainted)
+
+
+@lru_cache(maxsize=1 << 12)
+def _mentioned(value: Value) -> tuple[frozenset[Symbol], frozenset[str]]:
+    """The symbols in the indices of a value, and the locals."""
+    symbols: set[Symbol] = set()
+    locals_: set[str] = set()
     for node in value.walk():
-        if node.op == "index" and axis in node.data.free_symbols:
-            return True
-        if node.op == "load" and axis in node.data.index.free_symbols:
-            return True
-        if node.op == "local" and node.data in tainted:
-            return True
-    return False
+        if node.op == "index":
+            symbols |= node.data.free_symbols
+        elif node.op == "load":
+            symbols |= node.data.index.free_symbols
+        elif node.op == "local":
+            locals_.add(node.data)
+    return frozenset(symbols), frozenset(locals_)
 
 
 def accesses(body: Sequence[Statement]) -> Iterator[tuple[Place, tuple[Value, ...], bool]]:
@@ -218,21 +226,21 @@ def weight(body: Sequence[Statement]) -> Expr:
             total = total + statement.axis.size * inside
             continue
         amount = 1 if isinstance(statement, (Store, Scan)) else 0
-        for value in values(statement):
-            for node in value.walk():
-                if node.op == "load":
-                    amount += 1
-                elif node.op in HEAVY:
-                    amount += 8
-        own = as_expr(max(amount, 1))
+        own = as_expr(max(amount + sum(map(_work, values(statement))), 1))
         for axis in own_axes(statement):
             own = own * axis.size
         total = total + own
     return total
 
 
+@lru_cache(maxsize=1 << 12)
+def _work(value: Value) -> int:
+    return sum([1 if node.op == "load" else 8 for node in value.walk() if node.op == "load" or node.op in HEAVY])
+
+
 def unroll(body: Sequence[Statement]) -> int:
     """How many vectors an iteration takes."""
-    count = sum(node.op not in ("const", "local", "number", "index") for node in nodes(body))
-    heavy = any(node.op in HEAVY for node in nodes(body))
+    operations = [node.op for node in nodes(body)]
+    count = sum([op not in ("const", "local", "number", "index") for op in operations])
+    heavy = not HEAVY.isdisjoint(operations)
     return 1 if heavy or count > LIGHT else 2

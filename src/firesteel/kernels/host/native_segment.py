@@ -199,7 +199,7 @@ class SegmentBuilder(PlanEmitter[int]):
         numbers = [self.float(number) for number in step.numbers]
         buffers = [self.address(name) for name in step.buffers]
         sizes = [self.number(size) for size in step.sizes]
-        name = number_of(title(step.origins or step.kernel.origins))
+        name = number_of(title(step.origins or step.kernel.origins)) if self.complete else 0
         if isinstance(kernel, int):
             if self.checked:
                 number = bounds.launch_number(step.kernel, step.buffers)

@@ -70,4 +70,4 @@ def value_cost(value: Value, axes: frozenset[Symbol] | None = None) -> float:
 
 def operation_count(values: Iterable[Value]) -> int:
     """How many different nodes there are in values."""
-    return len({id(node) for value in values for node in value.walk()})
+    return len(set().union(*[value.walk() for value in values]))
