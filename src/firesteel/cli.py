@@ -9,19 +9,25 @@ from typing import NoReturn
 
 import firesteel
 
-from .commands import BAD_INPUT, FAILED, OK, InputError, add_all
+from .commands import BAD_INPUT, FAILED, OK, STOPPED, InputError, add_all
 
-__all__ = ["BAD_INPUT", "FAILED", "OK", "InputError", "main"]
+__all__ = ["BAD_INPUT", "FAILED", "OK", "STOPPED", "InputError", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code: 0, 1 when the program under the command raised, 2 for bad input."""
+    """Run a command; returns the exit code: 0, 1 when the program under the command raised, 2 for bad
+    input, 130 when it was stopped by Ctrl-C."""
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
     except InputError as error:
         print(f"firesteel: {error}", file=sys.stderr)
         return BAD_INPUT
+    except KeyboardInterrupt as error:
+        if getattr(arguments, "is_program", False):
+            raise
+        print("firesteel: stopped" + (f"; {error}" if str(error) else ""), file=sys.stderr)
+        return STOPPED
     except SystemExit as error:
         if getattr(arguments, "is_program", False):
             raise

@@ -1,10 +1,11 @@
-"""What not every operating system has: forks, and one C library that all of the process shares.
+"""What not every operating system has: forks, one C library that all of the process shares, files that can be written.
 
 Nothing else in the package calls `os.register_at_fork` or opens the process itself as a library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -30,3 +31,17 @@ def process_library(use_errno: bool = False) -> ctypes.CDLL | None:
         return ctypes.CDLL(None, use_errno=use_errno)
     except (OSError, TypeError):
         return None
+
+
+def why_unwritable(path: str | os.PathLike[str]) -> str | None:
+    """Why a file cannot be written, in a line; None if it can. The file stays as it is."""
+    exists = os.path.exists(path)
+    try:
+        with open(path, "ab"):
+            pass
+    except (OSError, ValueError) as error:
+        return f"{os.fspath(path)} cannot be written: {getattr(error, 'strerror', None) or error}"
+    if not exists:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+    return None

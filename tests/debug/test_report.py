@@ -68,6 +68,21 @@ def test_a_page_about_many_graphs_is_bounded_and_harmless():
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", text)
 
 
+def test_what_cannot_be_written_is_said_at_once(tmp_path):
+    (tmp_path / "known.html").write_text("before")
+    for path in (tmp_path / "nowhere" / "out.html", tmp_path, tmp_path / "known.html" / "out.html"):
+        with pytest.raises(fs.errors.UserCodeError, match="cannot be written"):
+            fs.report(path)
+    started = fs.report(tmp_path / "known.html")
+    assert (tmp_path / "known.html").read_text() == "before"
+    started.stop()
+    assert (tmp_path / "known.html").read_text() != "before"
+    later = fs.report(tmp_path / "new.html")
+    assert not (tmp_path / "new.html").exists()
+    later.stop()
+    assert (tmp_path / "new.html").exists()
+
+
 def test_a_page_of_a_program(tmp_path):
     def program(x):
         y = x.sin()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 import torch
 
 import firesteel as fs
 from firesteel.cli import main
-from firesteel.repair import bisect, failure, levels, minify
+from firesteel.repair import bisect, edits, failure, levels, minify
+from firesteel.repair import session as session_module
+from firesteel.repair.asked_for import asked_for
 from firesteel.repair.session import Session
 from firesteel.repair.shrinker import Shrinker
 from repair import faults
@@ -98,6 +102,83 @@ def test_shrinking_keeps_what_is_needed():
     shrinker = Shrinker(SMALL, fails, lambda text: {"first": "torch.randn(4)"}, lambda: False)
     small = shrinker.shrink()
     assert fails(small) and len(small.splitlines()) <= 6 and "cumsum" not in small and "exp" not in small
+
+
+FOREIGN = """
+import math
+import torch
+import firesteel as fs
+
+FACTOR = 1.25
+
+def wrong(graph, examples):
+    whole = [node for node in graph.graph.nodes if 'relu' in node.name]
+    if whole and math.pi > 3:
+        return lambda *inputs: tuple(result * FACTOR for result in graph.forward(*inputs))
+    return graph.forward
+
+def f(x, other):
+    y = torch.relu(x + 1) + other
+    return y.exp().sum()
+
+fs.config.recompile_limit = 7
+fs.check(f, backend=wrong, dynamic=True)(torch.rand(4, 6), torch.ones(6))
+"""
+
+
+def test_what_is_cut_is_compiled_in_the_same_way(session, tmp_path):
+    first = session.run(FOREIGN, look=True)
+    small = minify.minify_tried(session, FOREIGN, first, None, str(tmp_path / "small.py"))
+    assert (small.failure.stage, small.failure.seen, small.level) == ("backend", "value of a result", "capture")
+    assert "fs.check(f, backend=wrong, dynamic=True)" in small.text and "recompile_limit = 7" in small.text
+    assert FOREIGN[FOREIGN.index("def wrong"):FOREIGN.index("    if whole")] in small.text and "exp" not in small.text
+    assert "manual_seed" in small.text or not edits.draws(ast.parse(small.text)), small.text
+    assert small.confirmed and small.failure.operators[0] in ("relu", "aten.relu.default")
+
+
+@pytest.mark.parametrize("change", [
+    ("backend=wrong, dynamic=True", "backend=wrong"), ("FACTOR = 1.25", "FACTOR = 2"), ("    if whole", "    if True"),
+    ("fs.config.recompile_limit = 7\n", ""), ("check(f, backend=wrong, dynamic=True)", "check(f)"),
+])
+def test_what_is_asked_of_the_compiler_stays(change):
+    tree = ast.parse(FOREIGN)
+    changed = ast.parse(FOREIGN.replace(*change))
+    assert not asked_for(changed).is_no_other_than(asked_for(tree))
+    less = ast.parse(FOREIGN.replace("return y.exp().sum()", "return y").replace("import math\n", "import math, os\n"))
+    assert asked_for(less).is_no_other_than(asked_for(tree))
+    tried = []
+    shrinker = Shrinker(FOREIGN, lambda text: tried.append(text) or True, lambda text: {}, lambda: len(tried) > 40)
+    shrinker.shrink()
+    assert all(asked_for(ast.parse(text)).is_no_other_than(asked_for(tree)) for text in tried) and tried
+
+
+def test_a_wrong_value_does_not_become_another_difference(session):
+    """Without the argument eager raises another error than compiled code: that is no wrong value."""
+    text = FOREIGN.replace("    return y.exp().sum()", "    return y.exp().sum() if other is not None else y + nothing")
+    one = session.failure(text)
+    assert (one.kind, one.seen) == ("difference", "value of a result")
+    raises = text.replace("return graph.forward", "raise ValueError").replace("relu(x + 1)", "atan(x + 1)").replace(
+        "torch.ones(6))", "None)")
+    other = session.failure(raises)
+    assert (other.kind, other.seen) != (one.kind, one.seen) and not other.is_same(one)
+    strides = session.failure(text.replace("result * FACTOR", "torch.stack([result, result])[0].double()"))
+    assert strides.seen == "dtype of a result" and not strides.is_same(one)
+
+
+def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
+    script = tmp_path / "script.py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    seconds = []
+    real = session_module.in_child
+    monkeypatch.setattr(session_module, "in_child", lambda work, limit, *rest: seconds.append(limit) or real(
+        work, min(limit, 0.5), *rest))
+    with pytest.raises(minify.NoFailure):
+        minify.minify(str(script), limit=4.0)
+    assert seconds and max(seconds) <= 2.0
+    seconds.clear()
+    with pytest.raises(minify.NoFailure):
+        minify.minify(str(script), each=1.0)
+    assert seconds[0] == 2.0
 
 
 def test_failures_are_the_same_in_spite_of_names_and_sizes():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import firesteel as fs
+from firesteel.backends import registry
 from firesteel.capture.opcode_handlers import HANDLERS
 from firesteel.kernels.lowering.registry import LOWERINGS
 from firesteel.repro_scripts import scripts as module
@@ -112,6 +113,38 @@ def test_nothing_is_written_where_nobody_asks(tmp_path, monkeypatch):
                                                                       match="FIRESTEEL_REPRO=1"):
         fs.compile(lambda x: x.atan(), backend="native")(torch.ones(2))
     assert not os.listdir(tmp_path)
+
+
+FACTOR = 3.0
+
+
+def made(scale):
+    def backend(graph, examples):
+        raise ValueError(f"a fault of {scale * FACTOR}")
+
+    return backend
+
+
+@fs.register_backend(name="of this test")
+def registered(graph, examples):
+    raise ValueError("a fault of 6.0")
+
+
+@pytest.mark.parametrize("backend", [made(2.0), "of this test", lambda graph, examples: made(2.0)(graph, examples)],
+                         ids=["a closure", "a name", "a lambda"])
+def test_backends_of_the_program(failures, backend, monkeypatch):
+    with pytest.warns(fs.errors.FiresteelWarning, match="fails in the same way"):
+        fs.compile(Scaled(), backend=backend)(torch.randn(2, 4))
+    (path,) = module.WRITTEN
+    monkeypatch.delitem(registry._backends, "of this test")
+    with fs.config.patch(repro=""), pytest.raises(fs.errors.BackendError, match=r"a fault of 6\.0"):
+        run(path)
+
+
+def test_backends_without_source(failures):
+    with pytest.warns(fs.errors.FiresteelWarning):
+        fs.compile(lambda x: x + 1, backend=eval("lambda graph, examples: 1 / 0"))(torch.ones(2))
+    assert not module.WRITTEN
 
 
 def test_repro_gives_the_paths(tmp_path, monkeypatch):

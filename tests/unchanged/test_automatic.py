@@ -56,7 +56,9 @@ def test_the_faster_way_stays(clock, compiled_takes, stays):
         clock.value += compiled_takes if is_compiled else 2.0
     assert chosen.verdict is stays and len(chosen.plain) == len(chosen.compiled) == automatic.SAMPLES
     assert ("compiled" if stays else "plain") + ": a step takes 2e+03 ms plain" in automatic.outcome()[0]
-    copied = pickle.loads(pickle.dumps(net))
+    pickled = pickle.dumps(net)
+    assert b"firesteel." not in pickled  # it is read where there is none
+    copied = pickle.loads(pickled)
     torch.testing.assert_close(copied(x), expected)
     assert vars(copied)["_firesteel_automatic"].calls == 1 and vars(copy.deepcopy(net))["_firesteel_automatic"] is None
     assert list(net.state_dict()) == ["inner.weight", "inner.bias"]

@@ -10,18 +10,30 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 from typing import TYPE_CHECKING, Any
+
+from firesteel.systems import why_unwritable
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-OK, FAILED, BAD_INPUT = 0, 1, 2
-"""Exit codes: done, the program under the command raised, wrong input."""
+OK, FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
+"""Exit codes: done, the program under the command raised, wrong input, stopped by Ctrl-C."""
 
 
 class InputError(Exception):
     """What the user typed cannot be used; the message says why."""
+
+
+def check_file(path: str) -> None:
+    """Refuse a file that cannot be written, before anything is done."""
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InputError(f"there is no folder for {path}")
+    problem = why_unwritable(path)
+    if problem is not None:
+        raise InputError(problem)
 
 
 def add_all(commands: Any) -> None:

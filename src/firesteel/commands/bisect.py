@@ -41,6 +41,7 @@ def bisect(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from firesteel.errors import UserCodeError
     from firesteel.repair.bisect import bisect_script
+    from firesteel.repair.session import ended_like_interrupts
 
     target = load_target(arguments)
     file = getattr(target.module, "__file__", None)
@@ -51,8 +52,9 @@ def bisect(arguments: argparse.Namespace) -> int:
     out = arguments.out or f"{os.path.splitext(os.path.basename(file))[0]}.bisect.py"
     line = ProgressLine(sys.stderr, arguments.limit)
     try:
-        result = bisect_script(file, name, arguments.args, DYNAMIC[arguments.dynamic], limit=arguments.limit,
-                               each=arguments.each, out=out, guards=not arguments.no_guards, progress=line)
+        with ended_like_interrupts():
+            result = bisect_script(file, name, arguments.args, DYNAMIC[arguments.dynamic], limit=arguments.limit,
+                                   each=arguments.each, out=out, guards=not arguments.no_guards, progress=line)
     except UserCodeError as error:
         raise InputError(error.reason + (f"; {error.hint}" if error.hint else "")) from None
     finally:

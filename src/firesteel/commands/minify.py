@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from . import FAILED, OK, InputError
+from . import FAILED, OK, InputError, check_file
 from .progress_line import ProgressLine
 
 if TYPE_CHECKING:
@@ -37,14 +37,16 @@ def minify(arguments: argparse.Namespace) -> int:
     from firesteel.errors import UserCodeError
     from firesteel.repair.minify import minify as make_small
     from firesteel.repair.minify import summary
+    from firesteel.repair.session import ended_like_interrupts
 
     if not os.path.isfile(arguments.script):
         raise InputError(f"there is no file {arguments.script}")
     check_limits(arguments)
     line = ProgressLine(sys.stderr, arguments.limit)
     try:
-        result = make_small(arguments.script, arguments.after, limit=arguments.limit, each=arguments.each,
-                            out=arguments.out, progress=line)
+        with ended_like_interrupts():
+            result = make_small(arguments.script, arguments.after, limit=arguments.limit, each=arguments.each,
+                                out=arguments.out, progress=line)
     except UserCodeError as error:
         raise InputError(error.reason + (f"; {error.hint}" if error.hint else "")) from None
     except SyntaxError as error:
@@ -60,6 +62,5 @@ def check_limits(arguments: argparse.Namespace) -> None:
     for name in ("limit", "each"):
         if not 0 < getattr(arguments, name) <= 86400:
             raise InputError(f"--{name} {getattr(arguments, name):g}: a number of seconds above 0")
-    folder = os.path.dirname(os.path.abspath(arguments.out)) if arguments.out else None
-    if folder is not None and not os.path.isdir(folder):
-        raise InputError(f"there is no folder for {arguments.out}")
+    if arguments.out:
+        check_file(arguments.out)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 import firesteel
 from firesteel.errors import BackendError, UserCodeError
 
-from . import FAILED, OK, InputError
+from . import FAILED, OK, InputError, check_file
 from .printing import show_error
 from .targets import add_target, load_target
 
@@ -40,8 +39,7 @@ def report(arguments: argparse.Namespace) -> int:
     if arguments.calls < 1:
         raise InputError(f"--calls {arguments.calls}: a number of at least 1")
     for file in filter(None, (arguments.output, arguments.json, arguments.trace)):
-        if not os.path.isdir(os.path.dirname(os.path.abspath(file))):
-            raise InputError(f"there is no folder for {file}")
+        check_file(file)
     target = load_target(arguments)
     try:
         compiled = firesteel.compile(target.function, mode=arguments.mode, tier="wait")

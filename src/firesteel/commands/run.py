@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import InputError
+from . import InputError, check_file
 
 if TYPE_CHECKING:
     from . import Commands
@@ -46,11 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_module and words[0].startswith("-") and words[0] != "-":
         raise InputError(f"run knows no option {words[0]}; options of the program stand after it")
     for file in (arguments.report, arguments.json):
-        if file is not None and not os.path.isdir(os.path.dirname(os.path.abspath(file))):
-            raise InputError(f"there is no folder for {file}")
+        if file is not None:
+            check_file(file)
     # the program may change the folder
     written = {kind: os.path.abspath(file) for kind, file in (("page", arguments.report), ("json", arguments.json))
                if file is not None}
+    process = os.getpid()
     program.prepare(export=arguments.export, auto=arguments.auto)
     recordings: list[Any] = []
     if written:
@@ -60,10 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
     except program.NoProgramError as error:
         raise InputError(str(error)) from None
     finally:
-        if recordings:
-            _write(recordings[0], written)
-        if arguments.summary:
-            _summarise(recordings)
+        if os.getpid() == process:  # a child that the program has forked comes by here too
+            if recordings:
+                _write(recordings[0], written)
+            if arguments.summary:
+                _summarise(recordings)
 
 
 def _start_recording() -> Any:

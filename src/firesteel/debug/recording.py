@@ -13,7 +13,9 @@ from __future__ import annotations
 import atexit
 import os
 
+from ..errors import UserCodeError
 from ..events import OBSERVERS
+from ..systems import why_unwritable
 from .record import Record
 
 _CURRENT: list[Recording] = []
@@ -116,6 +118,9 @@ def report(path: str | os.PathLike[str], *, measure: bool = False) -> Recording:
         current = _CURRENT[-1]
         current.save(path)
         return current
+    problem = why_unwritable(path)
+    if problem is not None:  # rather than when all has been done
+        raise UserCodeError(problem, "give a file in a folder that exists, which you may write")
     started = _WrittenAtTheEnd(os.path.abspath(path), measure)
     atexit.register(started.stop)
     started.start()

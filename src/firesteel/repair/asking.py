@@ -62,19 +62,22 @@ def script_of_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
     """A script that checks a call."""
     import torch
 
-    from ..repro_scripts.functions import source_of, values_for
-    from ..repro_scripts.scripts import _assembled
+    from ..repro_scripts.functions import FunctionSource, beside, source_of, values_for
+    from ..repro_scripts.scripts import assembled, options_source
     from ..repro_scripts.values import Unwritable, Values
 
     plain = source_of_function(function)
-    text = "".join(f", {name}={value!r}" for name, value in options.items())
     head = f"a call of {getattr(function, '__qualname__', type(function).__qualname__)}\n{versions()}"
     try:
         if isinstance(function, torch.nn.Module) and type(function).__module__.startswith("torch."):
             values = Values(exact=True)
             values.names |= {"torch", "fs"}
+            asked = options_source(options)
+            source = asked.source or FunctionSource([], [], "", frozenset(), [])
+            late = [f"{name} = {values.write(value, name)}" for name, value in asked.bindings.items()]
             given = [values.write(function, "module"), *_written(values, args, kwargs)]
-            return _assembled(head, values, [], [], f"fs.check({given[0]}{text})({', '.join(given[1:])})")
+            return assembled(head, values, source, late,
+                             f"fs.check({given[0]}{asked.text(values)})({', '.join(given[1:])})")
         if plain is None:
             raise Unwritable(f"{type(function).__qualname__} is no Python function or module")
         owner = function if isinstance(function, torch.nn.Module) else getattr(function, "__self__", None)
@@ -82,15 +85,17 @@ def script_of_call(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         is_plain = not code.co_flags & 0x0C and not code.co_kwonlyargcount and code.co_argcount == len(args)
         if owner is None and not kwargs and is_plain:
             held = [*([plain.__closure__] if code.co_freevars else []), *args]
-            return script_of_function(code, plain.__globals__, held, head, text, exact=True)
-        source = source_of(plain.__code__, plain.__globals__, {})
+            return script_of_function(code, plain.__globals__, held, head, options, exact=True)
+        source, asked = source_of(plain.__code__, plain.__globals__, {}), options_source(options)
+        bindings = {**asked.bindings, **{name: plain.__globals__[name] for name in source.late}}
+        source = source if asked.source is None else beside(source, asked.source)
         values = values_for(source, exact=True)
-        late = [f"{name} = {values.write(plain.__globals__[name], name)}" for name in source.late]
+        late = [f"{name} = {values.write(value, name)}" for name, value in bindings.items()]
         called = source.name if owner is None else values.write(owner, "module")
         if owner is not None and owner is not function:
             called += f".{plain.__name__}"
         given = _written(values, args, kwargs)
-        return _assembled(head, values, source.definitions, late, f"fs.check({called}{text})({', '.join(given)})")
+        return assembled(head, values, source, late, f"fs.check({called}{asked.text(values)})({', '.join(given)})")
     except Unwritable as error:
         raise UserCodeError(f"there is no source for this call: {error}",
                             'use firesteel bisect file.py:function --args "..."') from None

@@ -8,6 +8,7 @@ to find a guard that is missing; and where there is a GPU, all of it is done the
 from __future__ import annotations
 
 import ast
+import math
 import os
 import time
 import types
@@ -76,11 +77,11 @@ def bisect_text(session: Session, text: str, out: str, guards: bool = True) -> B
     began = time.monotonic()
     result = Bisection(None, devices=["the CPU"])
     session.progress("eager, captured graph, functional graph, passes, kernels")
-    first = session.run(text, look=True, limit=min(120.0, max(session.each, 60.0)))
+    first = session.run(text, look=True, limit=2 * session.each)
     if first.failure is None and _has_gpu():
         session.progress("on the GPU")
         text_there = _on_gpu(text)
-        first = session.run(text_there, look=True, limit=120.0)
+        first = session.run(text_there, look=True, limit=2 * session.each)
         result.devices.append("the GPU")
         text = text_there if first.failure is not None else text
     if first.failure is None and guards:
@@ -176,7 +177,7 @@ def _stale_in(session: Session, text: str) -> tuple[Stale | None, int, bool]:
             session.progress(f"guards: change {report[1] + 1} of {total}")
 
     while not session.is_over:
-        ended = in_child(work, max(1.0, session.end - time.monotonic()), listen)
+        ended = in_child(work, session.left(math.inf), listen)
         numbers = [report[1] for report in ended.reports if report[0] == "change"]
         if isinstance(ended.value, Stale):
             return ended.value, numbers[-1] + 1, True

@@ -71,7 +71,7 @@ class Check:
         call = CheckedCall(given[0], given[1], given[2], self.options, self.calls > 1)
         if difference is not None:
             error = AccuracyError(str(difference), None)
-            error.call = call  # type: ignore[attr-defined]
+            error.call, error.difference = call, difference  # type: ignore[attr-defined]
             raise error from here.error
         if expected.error is not None:
             raise expected.error
@@ -195,10 +195,10 @@ def compare(here: Outcome, expected: Outcome, truth: Outcome | None) -> Differen
         if expected.error is None:
             return None  # the caller raises it
         if here.error is None:
-            return Difference("call", "type", f"it returns, and eager raises {type(expected.error).__name__}: "
+            return Difference("call", "return", f"it returns, and eager raises {type(expected.error).__name__}: "
                                               f"{str(expected.error)[:200]}")
         if type(here.error) is not type(expected.error):
-            return Difference("call", "type", f"it raises {type(here.error).__name__}, and eager "
+            return Difference("call", type(here.error).__name__, f"it raises {type(here.error).__name__}, and eager "
                                               f"{type(expected.error).__name__}: {str(expected.error)[:200]}")
         return None
     judge = truth if truth is not None and truth.error is None else Outcome()

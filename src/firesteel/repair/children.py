@@ -5,21 +5,25 @@ The parent only imports: it runs no operators, so that no threads of libraries a
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import pickle
 import select
 import signal
 import struct
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UserCodeError
+from ..systems import process_library
 
+_SET_DEATH_SIGNAL = 1
 _LENGTH = struct.Struct("!Q")
 Report = Callable[[Any], None]
 """What a child calls to say where it is, so that it is known when it crashes."""
@@ -51,16 +55,21 @@ def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None 
     with tempfile.TemporaryFile() as printed:
         sys.stdout.flush()
         sys.stderr.flush()
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
+            _end_with_parent(parent)
             _child(work, read, write, printed.fileno())
-        os.close(write)
-        ended = Ended()
+        ended, status = Ended(), 0
         try:
+            os.close(write)
             _listen(read, pid, ended, began + limit, listen)
+        except BaseException:
+            _kill(pid)  # before anything that a second Ctrl-C could interrupt
+            raise
         finally:
             os.close(read)
-            _, status = _reap(pid)
+            status = _reap(pid)
         if os.WIFSIGNALED(status) and not ended.hangs and not ended.done:
             ended.signal = os.WTERMSIG(status)
         size = printed.seek(0, os.SEEK_END)
@@ -68,6 +77,15 @@ def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None 
         ended.text = printed.read().decode(errors="replace")
     ended.seconds = time.monotonic() - began
     return ended
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have this process end when its parent does, however that ends, where the system can do so (Linux)."""
+    prctl = getattr(process_library(), "prctl", None)
+    if prctl is not None:
+        prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 def _child(work: Callable[[Report], Any], read: int, write: int, printed: int) -> None:
@@ -127,17 +145,42 @@ def _listen(read: int, pid: int, ended: Ended, end: float, listen: Report | None
                 listen(value)
 
 
-def _reap(pid: int) -> tuple[int, int]:
-    """Wait for a child; one that goes on is ended, with what it has started."""
-    for _ in range(200):
+def _kill(pid: int) -> None:
+    """End a child with all that it has started."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or nothing is left
+            kill(pid, signal.SIGKILL)
+
+
+def _reap(pid: int) -> int:
+    """Wait for a child; one that goes on is ended, and what it has started in any case. Its exit status."""
+    for _ in range(40):
         known, status = os.waitpid(pid, os.WNOHANG)
         if known:
-            return known, status
-        try:
-            if _ and hasattr(os, "killpg"):
-                os.killpg(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
+            break
         time.sleep(0.005)
-    os.kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)
+    else:
+        _kill(pid)
+        _, status = os.waitpid(pid, 0)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    return status
+
+
+def run_python(arguments: Sequence[str], limit: float, folder: str) -> tuple[int | None, str]:
+    """Run Python with these arguments, and end what it has started with it: the exit status, None where it did not end
+    in time, and what it wrote on stderr."""
+    with tempfile.TemporaryFile() as errors:  # a pipe would stay open as long as anything that was started goes on
+        process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=errors, cwd=folder, process_group=0)
+        try:
+            status = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
+        errors.seek(0)
+        return status, errors.read().decode(errors="replace")

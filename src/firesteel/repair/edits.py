@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Iterator
+
+from .asked_for import protected
 
 Edit = Callable[[ast.Module], None]
 BLOCKS = ("body", "orelse", "finalbody")
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+_DRAWS = re.compile(r"rand|normal|bernoulli|multinomial|uniform|dropout|\binit\b|\bnn\.[A-Z]", re.IGNORECASE)
 
 
 def source(tree: ast.Module) -> str:
@@ -34,6 +38,25 @@ def is_closed(tree: ast.Module, wanted: Iterable[str] = ()) -> bool:
         elif isinstance(node, ast.MatchMapping) and node.rest:
             bound.add(node.rest)
     return read <= bound
+
+
+def draws(tree: ast.AST) -> bool:
+    """Whether a program seems to draw random numbers."""
+    return _DRAWS.search(ast.unparse(tree)) is not None
+
+
+def is_seeded(tree: ast.AST) -> bool:
+    """Whether a program draws no random numbers, or the same ones in every process."""
+    return "manual_seed(" in ast.unparse(tree) or not draws(tree)
+
+
+def seed(tree: ast.Module) -> None:
+    """Have a program draw the same random numbers in every process."""
+    if not is_seeded(tree):
+        imports = [at for at, statement in enumerate(tree.body) if isinstance(statement, (ast.Import, ast.ImportFrom))
+                   and any(item.name == "torch" and item.asname is None for item in statement.names)]
+        if imports:
+            tree.body[imports[0] + 1:imports[0] + 1] = ast.parse("torch.manual_seed(0)").body
 
 
 def blocks(tree: ast.AST) -> list[list[ast.stmt]]:
@@ -159,16 +182,20 @@ def _replace(index: int, child: int) -> Edit:
 
 def numbers(tree: ast.Module) -> list[int]:
     """The sizes in a program, largest first: integers above 1."""
-    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int
-             and node.value > 1}
-    return sorted(found, reverse=True)
+    return sorted({value for number in _numbers(tree) if isinstance(value := number.value, int)}, reverse=True)
+
+
+def _numbers(tree: ast.Module) -> list[ast.Constant]:
+    asked = protected(tree)
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int
+            and node.value > 1 and id(node) not in asked]
 
 
 def renumber(old: int, new: int) -> Edit:
     """Replace a number everywhere."""
     def edit(tree: ast.Module) -> None:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and type(node.value) is int and node.value == old:
+        for node in _numbers(tree):
+            if node.value == old:
                 node.value = new
 
     return edit
@@ -207,7 +234,8 @@ def tidy(tree: ast.Module) -> None:
                 if function.args.args[position].arg not in read:
                     del function.args.args[position], call.args[position]
         read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        kept = [statement for statement in tree.body if not _is_unread(statement, read)]
+        kept = [statement for statement in tree.body if not _is_unread(statement, read)
+                or "manual_seed(" in ast.unparse(statement) and draws(tree)]
         if len(kept) == len(tree.body):
             return
         tree.body[:] = kept
@@ -245,8 +273,8 @@ def _is_unread(statement: ast.stmt, read: set[str]) -> bool:
 def small_sizes(tree: ast.Module) -> None:
     """Give each size of the program a small number of its own."""
     for new, old in enumerate(sorted(numbers(tree)), 2):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and type(node.value) is int and node.value == old:
+        for node in _numbers(tree):
+            if node.value == old:
                 node.value = new
 
 

@@ -27,6 +27,8 @@ class Failure:
     """The operators at fault, as far as they are known, the likeliest first."""
     line: str = ""
     """The line of the program that the operator comes from."""
+    seen: str = ""
+    """Of a difference: where `fs.check` saw it, and what kind it is of."""
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.stage}: {self.error}: {self.message}"
@@ -39,10 +41,14 @@ class Failure:
 
     def is_same(self, other: Failure) -> bool:
         """Whether another program fails in the same way."""
+        return self.is_same_elsewhere(other) and (self.kind != "difference" or self.seen == other.seen)
+
+    def is_same_elsewhere(self, other: Failure) -> bool:
+        """The same, where what differs may reach the program by another way: in a graph on its own."""
         if (self.kind, self.error) != (other.kind, other.error) or self.stage != other.stage:
             return False
         if self.kind != "exception":
-            return True
+            return self.seen.partition(" ")[0] == other.seen.partition(" ")[0]
         if self.where != other.where:
             return False
         mine, others = self.essence, other.essence

@@ -10,8 +10,6 @@ import ast
 import copy
 import os
 import re
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Mapping
@@ -21,7 +19,8 @@ from typing import Any
 from ..errors import UserCodeError
 from ..repro_scripts.scripts import versions
 from . import edits
-from .children import in_child
+from .asked_for import asking_the_same
+from .children import in_child, run_python
 from .failure import PROGRAM, RUN, Failure
 from .levels import scripts_behind
 from .locals import local_sources
@@ -33,7 +32,6 @@ from .shrinker import Shrinker
 
 LEVELS = ("source", "capture", "autodiff", "kernels")
 """What a script is made of: the program as it is, its captured graph, a functional graph, the operators of a kernel."""
-FIRST_LIMIT = 120.0
 LEAST_LIMIT = 6.0
 
 
@@ -76,7 +74,7 @@ def minify(path: str, after: str | None = None, *, limit: float = 300.0, each: f
     session = Session(limit, each, os.path.dirname(os.path.abspath(path)), progress)
     try:
         progress("running the script")
-        first = session.run(text, look=True, limit=max(FIRST_LIMIT, each))
+        first = session.run(text, look=True, limit=min(2 * each, limit / 2))
         return minify_tried(session, text, first, after, out or f"{os.path.splitext(path)[0]}.min.py")
     finally:
         session.close()
@@ -96,22 +94,36 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
     session.each = min(session.each, max(LEAST_LIMIT, 4 * first.seconds)) if first.failure.kind != "hang" \
         else min(session.each, LEAST_LIMIT)
     chosen, level, failure = choose(session, text, first, after)
+    chosen = _seeded(session, chosen, failure)
     shrinker = Shrinker(chosen, lambda candidate: _is_same(session, candidate, failure),
                         lambda candidate: values_in(session, candidate), lambda: session.is_over)
     _follow(session, shrinker)
-    small = shrinker.shrink()
+    try:
+        small = shrinker.shrink()
+    except KeyboardInterrupt:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(headed(shrinker.text, failure))
+        raise KeyboardInterrupt(f"{out} is the smallest script so far") from None
     final = refined(session, small, failure)
     final = replace(final, line=re.sub(r"^(script|guards|walked|operators)(_\d+)?\.py:\d+: ", "", final.line))
     result = Minified(headed(small, final), final, level, session.tried, time.monotonic() - began, out)
     with open(out, "w", encoding="utf-8") as file:
         file.write(result.text)
-    result.confirmed = confirm(out, final, max(30.0, 4 * session.each))
+    result.confirmed = confirm(out, final, max(5.0, session.left(max(30.0, 4 * session.each))))
     return result
 
 
 def _is_same(session: Session, candidate: str, failure: Failure) -> bool:
     found = session.failure(candidate)
     return found is not None and found.is_same(failure)
+
+
+def _seeded(session: Session, text: str, failure: Failure) -> str:
+    """A script that draws the same numbers in every process, where it still fails with them: children share theirs."""
+    tree = ast.parse(text)
+    edits.seed(tree)
+    candidate = edits.source(tree)
+    return candidate if candidate != edits.source(ast.parse(text)) and _is_same(session, candidate, failure) else text
 
 
 def _follow(session: Session, shrinker: Shrinker) -> None:
@@ -130,19 +142,22 @@ def choose(session: Session, text: str, first: Tried, after: str | None) -> tupl
     """The script to begin with, its level and how it fails."""
     failure = first.failure
     assert failure is not None
+    same = [graph for one in first.graphs if (graph := asking_the_same(one, text)) is not None]
     if after in ("autodiff", "kernels"):
-        for graph in [*reversed(first.graphs), text]:
-            for candidate in scripts_behind(session, graph, after):
-                found = session.failure(candidate)
-                if found is not None and (found.is_same(failure) or found.kind == failure.kind
-                                          and found.stage == failure.stage):
+        for graph in [*reversed(same), text]:
+            for behind in scripts_behind(session, graph, after):
+                candidate = asking_the_same(behind, text)
+                found = session.failure(candidate) if candidate is not None else None
+                if candidate is not None and found is not None and (
+                        found.is_same_elsewhere(failure) or found.kind == failure.kind
+                        and found.stage == failure.stage):
                     return candidate, after, found
         raise NoFailure(f"no {'functional graph' if after == 'autodiff' else 'kernel'} fails as the script does, in "
                         f"{failure.stage}", 'leave "after" out')
     if after != "source" and failure.stage not in ("capture", "guards"):
-        for graph in reversed(first.graphs):
+        for graph in reversed(same):
             found = session.failure(graph)
-            if found is not None and found.is_same(failure):
+            if found is not None and found.is_same_elsewhere(failure):
                 return graph, "capture", found
         if after == "capture":
             raise NoFailure(f"no captured graph fails as the script does, in {failure.stage}", 'leave "after" out')
@@ -171,7 +186,7 @@ def values_in(session: Session, text: str) -> Mapping[str, str]:
         session.prepare()
         return local_sources(path, name, lambda: execute(path, session.folder))
 
-    ended = in_child(child, session.each)
+    ended = in_child(child, session.left(session.each))
     return ended.value if isinstance(ended.value, dict) else {}
 
 
@@ -241,7 +256,7 @@ def operators_left(session: Session, text: str) -> tuple[list[str], Misjudged | 
         names = list(dict.fromkeys(name for name, _ in check.calls if name not in _TRIVIAL))
         return names, check.found[0] if check.found else None
 
-    ended = in_child(child, session.each)
+    ended = in_child(child, session.left(session.each))
     return ended.value if isinstance(ended.value, tuple) else ([], None)
 
 
@@ -303,16 +318,15 @@ def headed(text: str, failure: Failure) -> str:
 
 def confirm(path: str, failure: Failure, limit: float) -> bool:
     """Whether plain python fails with a script."""
-    try:
-        done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=limit,
-                              cwd=os.path.dirname(os.path.abspath(path)) or ".", check=False)
-    except subprocess.TimeoutExpired:
+    status, written = run_python([path], limit, os.path.dirname(os.path.abspath(path)))
+    if status is None:
         return failure.kind == "hang"
     if failure.kind == "crash":
-        return done.returncode < 0
+        return status < 0
     if failure.kind == "difference":
-        return done.returncode != 0 and "AccuracyError" in done.stderr
-    return done.returncode != 0 and failure.error in done.stderr
+        place = failure.seen.rpartition(" ")[2]
+        return status != 0 and "AccuracyError" in written and f"Why: {place}" in written
+    return status != 0 and failure.error in written
 
 
 def summary(result: Minified) -> str:

@@ -86,8 +86,10 @@ def failure_of(run: Callable[[], Any], report: Callable[[Any], None],
         return None
     except AccuracyError as error:
         OBSERVERS.remove(stages)
-        report(("differs", str(error.reason)))
-        return differs(error, report)
+        difference = getattr(error, "difference", None)
+        seen = difference.sort if difference is not None else ""
+        report(("differs", str(error.reason), seen))
+        return replace(differs(error, report), seen=seen)
     except SystemExit as error:
         return None if error.code in (None, 0) else Failure("exception", PROGRAM, "SystemExit", str(error.code))
     except BaseException as error:

@@ -30,8 +30,13 @@ class Difference:
 
     place: str
     kind: str
-    """One of "value", "nan", "dtype", "shape", "strides", "type"."""
+    """One of "value", "nan", "dtype", "shape", "strides", "type"; of a call "return", or what it raises."""
     text: str
+
+    @property
+    def sort(self) -> str:
+        """The kind and the place, without numbers. What is NaN here may be a number there."""
+        return f"{'value' if self.kind == 'nan' else self.kind} of a {self.place.partition('[')[0].partition('.')[0]}"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +21,10 @@ from .failure import PROGRAM, RUN, Failure
 from .probe import execute, failure_of
 
 Progress = Callable[[str], None]
+LEAST = 1.0
+"""Seconds that a script has even when the time is up: less shows nothing."""
+RESERVE = 15.0
+"""Seconds for naming what is at fault in the smallest script, and for running that with plain python."""
 
 
 @dataclass
@@ -43,6 +49,7 @@ class Session:
         preload()
         self.threads = threads
         self.end = time.monotonic() + limit
+        self.reserve = min(RESERVE, limit / 5)
         self.each = each
         self.folder = folder
         self.progress = progress
@@ -56,8 +63,12 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() >= self.end
+        """Whether the time is up, but for what it takes to say what was found."""
+        return time.monotonic() >= self.end - self.reserve
+
+    def left(self, limit: float) -> float:
+        """As many of these seconds as there are left."""
+        return max(LEAST, min(limit, self.end - time.monotonic()))
 
     def run(self, text: str, look: bool = False, limit: float | None = None) -> Tried:
         """Run a script; with ``look`` its graphs and functions become scripts too."""
@@ -78,14 +89,15 @@ class Session:
                 OBSERVERS.append(Graphs(report))
             return failure_of(work, report, differs)
 
-        ended = in_child(child, limit or self.each)
+        limit = self.left(limit or self.each)
+        ended = in_child(child, limit)
         functions = []
         if look and os.path.isdir(scripts):
             for name in sorted(os.listdir(scripts)):
                 with open(os.path.join(scripts, name), encoding="utf-8") as file:
                     functions.append(file.read())
         graphs = [report[1] for report in ended.reports if report[0] == "graph"]
-        return Tried(failure_behind(ended, limit or self.each), ended.seconds, tuple(dict.fromkeys(graphs)),
+        return Tried(failure_behind(ended, limit), ended.seconds, tuple(dict.fromkeys(graphs)),
                      tuple(functions), ended.text)
 
     def prepare(self) -> None:
@@ -151,7 +163,7 @@ def failure_behind(ended: Ended, limit: float) -> Failure | None:
     stages = [report for report in ended.reports if report[0] == "stage"]
     stage = stages[-1][1] if stages else PROGRAM
     operators = tuple(stages[-1][2]) if stages and len(stages[-1]) > 2 else ()
-    wrong = [report[1] for report in ended.reports if report[0] == "differs"]
+    wrong = [report[1:] for report in ended.reports if report[0] == "differs"]
     if ended.hangs:
         failure = Failure("hang", stage, "hang", f"it does not end within {limit:g} s", operators=operators)
     elif ended.signal is not None:
@@ -160,8 +172,20 @@ def failure_behind(ended: Ended, limit: float) -> Failure | None:
     else:
         failure = Failure("exception", stage, "exit", ended.text[-300:])
     if wrong:
-        return replace(failure, kind="difference", message=wrong[-1])
+        return replace(failure, kind="difference", message=wrong[-1][0], seen=wrong[-1][1])
     return failure
+
+
+@contextmanager
+def ended_like_interrupts() -> Iterator[None]:
+    """For commands: being told to end (SIGTERM) is like Ctrl-C, which ends children and what they have started."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if is_main else None
+    try:
+        yield
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def preload() -> None:

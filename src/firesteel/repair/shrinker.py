@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from . import edits
+from .asked_for import asked_for
 from .edits import Edit
 
 Predicate = Callable[[str], bool]
@@ -24,6 +25,8 @@ class Shrinker:
 
     def __init__(self, text: str, still_fails: Predicate, sources: Sources, is_over: Callable[[], bool]) -> None:
         self.tree = ast.parse(text)
+        self._asked = asked_for(self.tree)
+        self._is_seeded = edits.is_seeded(self.tree)
         self._still_fails = still_fails
         self._sources = sources
         self._is_over = is_over
@@ -67,6 +70,8 @@ class Shrinker:
         except Exception:
             return False  # not a program
         if self._is_over() or not edits.is_closed(candidate) or text == self.text:
+            return False
+        if not asked_for(candidate).is_no_other_than(self._asked) or self._is_seeded and not edits.is_seeded(candidate):
             return False
         self.attempts += 1
         if self._still_fails(text):

@@ -22,6 +22,7 @@ from ..autodiff.joint import trace_training
 from ..autodiff.joint_graph import JointGraph
 from ..backends.aot_eager import interpreted_half, needs_gradients
 from ..backends.as_captured import as_captured
+from ..backends.registry import lookup_backend
 from ..compiling import compile
 from ..control import reset
 from ..devices import kind_of
@@ -36,6 +37,7 @@ from ..passes.settings import Settings
 from ..pipeline.compile import compile_bodies, compile_functional
 from ..pipeline.joint_passes import run_joint_passes
 from ..pipeline.training import TrainingUnit
+from ..runtime.compiler import backend_arguments
 from .checking import SETTINGS, Check, Outcome, compare, copied, outcome, same_random_numbers, widened
 from .failure import Failure
 from .lowered_run import Evaluation
@@ -84,9 +86,7 @@ class Walk:
         """End the walk where there is a difference."""
         if difference is not None:
             operators, line = names_of(nodes)
-            what = "value" if difference.kind == "nan" else difference.kind  # what is NaN here may be a number there
-            kind = f"{what} of a {difference.place.partition('[')[0]}"
-            raise Found(Failure("difference", stage, kind, str(difference), "", operators, line))
+            raise Found(Failure("difference", stage, difference.sort, str(difference), "", operators, line))
 
     # The function
 
@@ -119,7 +119,7 @@ class Walk:
             self.differs("capture", difference)
             for call in self.calls:
                 try:
-                    self.graph(call)
+                    self.graph(call) if self.backend is None else self.foreign(call, self.backend)
                 except Found as found:
                     found.call = call
                     raise
@@ -160,6 +160,30 @@ class Walk:
             return called
 
         return backend
+
+    @property
+    def backend(self) -> Callable[..., Any] | None:
+        """The backend, where it is none of firesteel's own: there are no stages in it to look at."""
+        backend = lookup_backend(self.options.get("backend") or "native")
+        return None if (getattr(backend, "__module__", None) or "").startswith("firesteel.") else backend
+
+    def foreign(self, call: GraphCall, backend: Callable[..., Any]) -> None:
+        """Walk for one captured graph of somebody else's backend; raises `Found`."""
+        self.say("backend")
+        with same_random_numbers() as start:
+            start()
+            expected = self.run_graph(as_captured(call.module), call.inputs)
+            start()
+            wide = in_double(copied(call.inputs))
+            truth = self.run_graph(as_captured(call.module), wide)
+            if expected.error is not None:
+                return  # the program's own
+            start()
+            given = backend_arguments(backend, self.options.get("mode"), self.options.get("options"))
+            found = self.run_graph(backend(call.module, call.examples, **given), call.inputs)
+            if found.error is not None:
+                raise Found(_raised("backend", found.error))
+            self.differs("backend", compare(found, expected, truth), _calls(call.module.graph))
 
     # A captured graph
 

@@ -27,10 +27,11 @@ def graph_script(module: torch.fx.GraphModule, examples: Sequence[Any], error: B
 
 
 def remember_call(code: types.CodeType, globals_: Mapping[str, Any], args: Sequence[Any], given: Mapping[str, Any],
-                  backend: str) -> None:
+                  backend: Any) -> None:
     """Keep what the script of a call would be, should it fail now or behind a break.
 
-    ``args``: as a unit has them, its closure first. ``given``: the arguments of `compile`.
+    ``args``: as a unit has them, its closure first. ``given``: the arguments of `compile`. ``backend``: its name, or
+    the function that is one.
     """
     from .scripts import remember_call
 

@@ -23,8 +23,10 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 class FunctionSource:
     """A function as part of a script."""
 
+    imports: list[str]
+    """Imports and constants."""
     definitions: list[str]
-    """Imports, constants, classes and functions."""
+    """Classes and functions."""
     name: str
     """What it is called there."""
     classes: frozenset[str]
@@ -33,7 +35,8 @@ class FunctionSource:
     """Names of globals whose values have to be made by the script."""
 
 
-def source_of(code: types.CodeType, globals_: Mapping[str, Any], free: Mapping[str, Any]) -> FunctionSource:
+def source_of(code: types.CodeType, globals_: Mapping[str, Any], free: Mapping[str, Any],
+              name_of_lambda: str = "f") -> FunctionSource:
     """The source of a function; raises `Unwritable` where there is none. ``free``: what its free variables hold."""
     text = "".join(linecache.getlines(code.co_filename, dict(globals_)))
     try:
@@ -48,7 +51,7 @@ def source_of(code: types.CodeType, globals_: Mapping[str, Any], free: Mapping[s
     if "<" not in code.co_qualname and names[0] in top and isinstance(top[names[0]], _DEFINITIONS):
         name, first = code.co_qualname, top[names[0]]
     else:
-        name, first = _taken_out(tree, code)
+        name, first = _taken_out(tree, code, name_of_lambda)
     _without_compile(first)
     statements[first] = None
     early: list[str] = []
@@ -78,10 +81,19 @@ def source_of(code: types.CodeType, globals_: Mapping[str, Any], free: Mapping[s
             statements[statement] = None
             waiting += read_names(statement)
     ordered = sorted(statements, key=lambda one: one.lineno)
-    imports = [ast.unparse(_only(one, seen)) for one in ordered if isinstance(one, _IMPORTS)]
+    imports = [ast.unparse(part) for one in ordered if isinstance(one, _IMPORTS) for part in _parted(_only(one, seen))]
     others = [f"{ast.unparse(one)}\n" for one in ordered if not isinstance(one, _IMPORTS)]
     classes = frozenset([one.name for one in ordered if isinstance(one, ast.ClassDef)])
-    return FunctionSource([*imports, *early, "", *others], name, classes, late)
+    return FunctionSource([*imports, *early], others, name, classes, late)
+
+
+def beside(source: FunctionSource, other: FunctionSource) -> FunctionSource:
+    """A function's source with that of another one, which its script needs too, before it."""
+    if source.name == other.name and source.definitions[-1:] != other.definitions[-1:]:
+        raise Unwritable(f"two functions are called {source.name}")
+    return FunctionSource(list(dict.fromkeys([*other.imports, *source.imports])),
+                          list(dict.fromkeys([*other.definitions, *source.definitions])), source.name,
+                          source.classes | other.classes, list(dict.fromkeys([*other.late, *source.late])))
 
 
 def bound_names(statement: ast.stmt) -> Iterator[str]:
@@ -102,11 +114,15 @@ def read_names(statement: ast.AST) -> list[str]:
     return [node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
 
 
-def _only(statement: ast.stmt, wanted: set[str]) -> ast.stmt:
+def _only(statement: ast.Import | ast.ImportFrom, wanted: set[str]) -> ast.Import | ast.ImportFrom:
     """An import with those of its names that are wanted."""
-    assert isinstance(statement, _IMPORTS)
     kept = [item for item in statement.names if (item.asname or item.name.partition(".")[0]) in wanted]
     return type(statement)(**{**dict(ast.iter_fields(statement)), "names": kept or statement.names})
+
+
+def _parted(statement: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
+    """One import a line."""
+    return [statement] if isinstance(statement, ast.ImportFrom) else [ast.Import([item]) for item in statement.names]
 
 
 def _without_compile(statement: ast.stmt) -> None:
@@ -116,7 +132,7 @@ def _without_compile(statement: ast.stmt) -> None:
             node.decorator_list = [one for one in node.decorator_list if "compile" not in ast.unparse(one)]
 
 
-def _taken_out(tree: ast.Module, code: types.CodeType) -> tuple[str, ast.stmt]:
+def _taken_out(tree: ast.Module, code: types.CodeType, name_of_lambda: str) -> tuple[str, ast.stmt]:
     """A function that is defined inside of another one, or a lambda, as a function of the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
@@ -127,8 +143,8 @@ def _taken_out(tree: ast.Module, code: types.CodeType) -> tuple[str, ast.stmt]:
                and len(node.args.args) == code.co_argcount]
     if len(lambdas) != 1:
         raise Unwritable(f"the source of {code.co_qualname} is not found")
-    assigned = ast.Assign([ast.Name("f", ast.Store())], lambdas[0], lineno=code.co_firstlineno)
-    return "f", ast.fix_missing_locations(assigned)
+    assigned = ast.Assign([ast.Name(name_of_lambda, ast.Store())], lambdas[0], lineno=code.co_firstlineno)
+    return name_of_lambda, ast.fix_missing_locations(assigned)
 
 
 def values_for(source: FunctionSource, exact: bool) -> Values:

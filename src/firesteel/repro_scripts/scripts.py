@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,9 +17,9 @@ import torch.fx
 from .. import config
 from ..logs import log
 from ..version import __version__
-from .functions import source_of, values_for
+from .functions import FunctionSource, beside, source_of, values_for
 from .graphs import GraphSource
-from .values import Values
+from .values import Unwritable, Values
 
 MOST_SCRIPTS = 20
 """Of one process: what fails every time says nothing new."""
@@ -29,6 +31,7 @@ _FOLDER = "firesteel_repro"
 _HEAD = "what fails"
 _CALLS: dict[types.CodeType, str] = {}
 _SCRIPT = "_firesteel_script"
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _NO_SETTINGS = frozenset({"repro", "raise_on_internal_error", "disk_cache", "cache_dir", "cache_wait", "cache_secret",
                           "remote_cache", "remote_cache_timeout", "compile_after", "debug_dir", "verify",
                           "retire_slow"})
@@ -54,12 +57,13 @@ def remember_call(code: types.CodeType, globals_: Mapping[str, Any], args: Seque
                   backend: Any) -> None:
     """Where scripts are asked for: keep what the script of a call would be, should it fail here or behind a break.
 
-    ``args``: as a unit has them, its closure first. ``given``: the arguments of `compile`.
+    ``args``: as a unit has them, its closure first. ``given``: the arguments of `compile`. ``backend``: its name, or
+    the function that is one.
     """
     if folder() is None:
         return
     try:
-        _CALLS[code] = script_of_function(code, globals_, args, _HEAD, _given_text(given, backend))
+        _CALLS[code] = script_of_function(code, globals_, args, _HEAD, {**_wanted(given), "backend": backend})
     except Exception as problem:
         log("fallbacks", "there can be no script of %s: %s: %s", code.co_qualname, type(problem).__name__, problem)
 
@@ -102,28 +106,72 @@ def script_of_graph(module: torch.fx.GraphModule, examples: Sequence[Any], head:
     if any(isinstance(example, torch.Tensor) and any(type(size) is not int for size in example.shape)
            for example in examples):
         options += ", dynamic=True"
-    return _assembled(head, values, graph.functions, [], f"fs.check(f{options})({', '.join(arguments)})")
+    return assembled(head, values, FunctionSource([], graph.functions, "f", frozenset(), []), [],
+                     f"fs.check(f{options})({', '.join(arguments)})")
 
 
 def script_of_function(code: types.CodeType, globals_: Mapping[str, Any], args: Sequence[Any], head: str,
-                       options: str = "", exact: bool = False) -> str:
-    """The script of a function with these arguments."""
+                       options: Mapping[str, Any] = _NOTHING, exact: bool = False) -> str:
+    """The script of a function with these arguments. ``options``: the arguments of `compile`."""
     held = list(args)
     cells = held.pop(0) if code.co_freevars else ()
-    free = {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)
-            if not _is_empty(cell)}
+    free = _contents(code, cells)
     source = source_of(code, globals_, free)
-    values = values_for(source, exact)
+    asked = options_source(options)
     bindings = {**{name: globals_[name] for name in source.late}, **free}
+    if asked.source is not None:
+        if any(name in bindings and bindings[name] is not value for name, value in asked.bindings.items()):
+            raise Unwritable("the function and its backend have names in common")
+        source = beside(source, asked.source)
+    values = values_for(source, exact)
     late = []
-    for name, value in bindings.items():
+    for name, value in {**bindings, **asked.bindings}.items():
         if isinstance(value, types.FunctionType) and value.__code__ is code:
             continue  # it calls itself
         values.names.add(name)
         late.append((name, values.write(value, name)))
-    call = f"fs.check({source.name}{options})({', '.join(_arguments(code, held, values))})"
-    return _assembled(head, values, source.definitions, [f"{name} = {text}" for name, text in late if name != text],
-                      call)
+    call = f"fs.check({source.name}{asked.text(values)})({', '.join(_arguments(code, held, values))})"
+    return assembled(head, values, source, [f"{name} = {text}" for name, text in late if name != text], call)
+
+
+@dataclass
+class OptionsSource:
+    """Arguments of `compile` as part of a script."""
+
+    options: Mapping[str, Any]
+    source: FunctionSource | None = None
+    """The function that is the backend, where the script has to define it."""
+    bindings: dict[str, Any] = field(default_factory=dict)
+    """What that function reads, by its name."""
+
+    def text(self, values: Values) -> str:
+        """The arguments, behind others."""
+        parts = [f"{name}={self.source.name if name == 'backend' and self.source is not None else text}"
+                 for name, value in self.options.items()
+                 for text in ["" if name == "backend" and self.source is not None else values.write(value, name)]]
+        return "".join(f", {part}" for part in parts)
+
+
+def options_source(options: Mapping[str, Any]) -> OptionsSource:
+    """The source of arguments of `compile`; raises `Unwritable` where a backend has none."""
+    wanted = {name: value for name, value in options.items() if name != "backend" or value != "native"}
+    backend = wanted.get("backend")
+    if not isinstance(backend, types.FunctionType) or _can_be_imported(backend):
+        return OptionsSource(wanted)
+    free = _contents(backend.__code__, backend.__closure__ or ())
+    source = source_of(backend.__code__, backend.__globals__, free, "backend")
+    return OptionsSource(wanted, source, {**{name: backend.__globals__[name] for name in source.late}, **free})
+
+
+def _can_be_imported(function: types.FunctionType) -> bool:
+    return function.__module__ not in ("__main__", None) and "<" not in function.__qualname__ \
+        and function.__module__ in sys.modules
+
+
+def _contents(code: types.CodeType, cells: Sequence[types.CellType]) -> dict[str, Any]:
+    """What the free variables of a function hold, by their names."""
+    return {name: cell.cell_contents for name, cell in zip(code.co_freevars, cells, strict=True)
+            if not _is_empty(cell)}
 
 
 def _is_empty(cell: types.CellType) -> bool:
@@ -150,12 +198,14 @@ def _arguments(code: types.CodeType, held: list[Any], values: Values) -> list[st
     return [*positional, *keywords]
 
 
-def _assembled(head: str, values: Values, definitions: Sequence[str], late: Sequence[str], call: str) -> str:
+def assembled(head: str, values: Values, source: FunctionSource, late: Sequence[str], call: str) -> str:
+    """A script: its header, what it imports, the functions, the values, and the call."""
     settings = [f"fs.config.{name} = {getattr(config, name)!r}" for name in _changed_settings()]
     imports = [f"import {name}" for name in sorted({*values.imports, "torch"} - {"firesteel"})]
+    more = [line for line in source.imports if line not in imports and line != "import firesteel as fs"]
     drawn = any("torch.rand" in line or "torch.nn." in line for line in values.lines)
-    lines = ['"""' + head, '"""', "", *imports, "", "import firesteel as fs", *settings, "", "", *definitions, "",
-             *["torch.manual_seed(0)"][:drawn], *values.lines, *late, call, ""]
+    lines = ['"""' + head, '"""', "", *imports, "", "import firesteel as fs", *settings, *more, "", "",
+             *source.definitions, "", *["torch.manual_seed(0)"][:drawn], *values.lines, *late, call, ""]
     text = "\n".join(lines)
     while "\n\n\n\n" in text:
         text = text.replace("\n\n\n\n", "\n\n\n")
@@ -175,13 +225,12 @@ def _options_text(options: Any) -> str:
     return f", options={changed!r}" if changed else ""
 
 
-def _given_text(given: Mapping[str, Any], backend: Any) -> str:
+def _wanted(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `compile` that say something."""
     arguments = {name: value for name, value in given.items() if value and name not in ("name", "dynamic_shapes")}
     if given.get("dynamic") is False:
         arguments["dynamic"] = False
-    if isinstance(backend, str) and backend != "native":
-        arguments["backend"] = backend
-    return "".join(f", {name}={value!r}" for name, value in arguments.items())
+    return arguments
 
 
 def _written(name: str, error: BaseException, make: Callable[[], str]) -> str | None:

@@ -599,7 +599,8 @@ class Unit:
     def remember_call(self, args: Sequence[Any]) -> None:
         """For a script that fails as this call may, where those are asked for."""
         if config.repro and self.start.index == 0:
-            remember_call(self.code, self.globals, args, self.compiler.given, self.compiler.backend_name)
+            backend = self.compiler.backend_name if self.compiler.backend_is_own else self.compiler.backend
+            remember_call(self.code, self.globals, args, self.compiler.given, backend)
 
     def warn_internal(self, error: Exception, script: str | None) -> None:
         warn(failure_report(

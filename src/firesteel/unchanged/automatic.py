@@ -67,8 +67,8 @@ class Chosen:
         """The list that the step which is running now belongs to, and when it began."""
 
     def __reduce__(self) -> Any:
-        """Copies and pickles of a module begin anew."""
-        return _nothing, ()
+        """Copies and pickles of a module begin anew: they have None here, which needs no firesteel to be read."""
+        return type(None), ()
 
     def __str__(self) -> str:
         if not (self.plain and self.compiled):
@@ -114,10 +114,6 @@ class Chosen:
         plain = len(self.plain) < len(self.compiled)
         self._open = (self.plain if plain else self.compiled, now)
         return None if plain else self.twin
-
-
-def _nothing() -> None:
-    return None
 
 
 def typical(seconds: list[float]) -> float:

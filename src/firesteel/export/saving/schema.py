@@ -166,7 +166,8 @@ class SavedProgram:
 
 
 def read(kind: Any, data: Any, where: str = "") -> Any:
-    """An object of a dataclass from parsed JSON; ValueError names the field that does not fit."""
+    """An object of a dataclass from parsed JSON, or from one of its own whose fields may be anything; ValueError names
+    the field that does not fit."""
     if kind is Any:
         return data
     origin = typing.get_origin(kind)
@@ -203,6 +204,8 @@ def _read_choice(kind: Any, data: Any, where: str) -> Any:
 
 
 def _read_object(kind: Any, data: Any, where: str) -> Any:
+    if isinstance(data, kind):
+        data = vars(data)  # it was made of something else than JSON, and is checked like that
     if not isinstance(data, dict):
         raise _unfit(where, "an object", data)
     fields = {}

@@ -23,6 +23,7 @@ from ..saving.schema import (
     SavedSignature,
     SavedSymbol,
     SavedTensor,
+    read,
 )
 from . import higher_order  # noqa: F401  (registers what it reads)
 from .archive import EXAMPLES, EXTRA, MODELS, TorchArchive
@@ -60,7 +61,7 @@ def load_torch_program(archive: TorchArchive, device: torch.device | None,
             f"{archive.name} is of version {version.get('major')}.{version.get('minor')} of torch's format, this "
             f"firesteel reads {_MAJOR}", "Load it with the torch that wrote it and save it with torch 2.11 to 2.15.")
     try:
-        saved = _program(data, *read_tables(archive, model))
+        saved = read(SavedProgram, _program(data, *read_tables(archive, model)))
         program = read_program(saved, PayloadReader(archive, device), PayloadReader(archive, device))
         program.guards = read_guards(program, [text for text in data.get("guards_code") or [] if isinstance(text, str)])
     except (KeyError, TypeError, IndexError, AttributeError) as error:

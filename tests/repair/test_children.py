@@ -1,0 +1,76 @@
+"""Child processes of minify and bisect: nothing of them stays, however the command ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from firesteel.repair.children import in_child, run_python
+
+START = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid"
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def is_gone(pid: int) -> bool:
+    end = time.monotonic() + 20
+    while is_alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not is_alive(pid)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_child_has_started_ends_with_it(ends):
+    def work(report):
+        report(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
+        time.sleep(0 if ends else 600)
+
+    ended = in_child(work, 60.0 if ends else 1.0)
+    assert (ended.done, ended.hangs) == (ends, not ends) and is_gone(ended.reports[0])
+
+
+def test_what_python_has_started_ends_with_it(tmp_path):
+    text = f"import subprocess, sys, time; open('pid', 'w').write(str({START})); {{}}"
+    status, written = run_python(["-c", text.format("1 / 0")], 60.0, str(tmp_path))
+    assert status == 1 and "ZeroDivisionError" in written and is_gone(int((tmp_path / "pid").read_text()))
+    assert run_python(["-c", text.format("time.sleep(600)")], 1.0, str(tmp_path)) == (None, "")
+    assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_command_that_is_stopped_leaves_nothing(tmp_path, how):
+    (tmp_path / "script.py").write_text("import os, time\nopen('child', 'w').write(str(os.getpid()))\n"
+                                        "os.rename('child', 'pid')\ntime.sleep(600)\n")
+    command = textwrap.dedent("""
+        import signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        from firesteel.cli import main
+        sys.exit(main(["minify", "script.py"]))
+    """)
+    process = subprocess.Popen([sys.executable, "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    pid = int((tmp_path / "pid").read_text())
+    assert pid != process.pid and is_alive(pid)
+    process.send_signal(how)
+    written = process.communicate(timeout=60)[1]
+    assert is_gone(pid)
+    if how != signal.SIGKILL:
+        assert process.returncode == 130 and written.splitlines()[-1] == "firesteel: stopped" \
+            and "Traceback" not in written
+    assert os.listdir(tmp_path) and not (tmp_path / "script.min.py").exists()
