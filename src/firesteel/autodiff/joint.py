@@ -89,7 +89,7 @@ def trace_training(module: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     tracing = _JointTracing(module, example_inputs, Recorder(is_core), tangents)
     saving = _Saving(tracing)
     with torch.autograd.set_detect_anomaly(False), \
-            torch.autograd.graph.saved_tensors_hooks(saving.pack, saving.unpack):
+            torch_compat.own_packing(saving.pack, saving.unpack):
         functional = run_tracing(tracing)
     if tracing.joint is not None:
         tracing.joint.guards = functional.guards

@@ -21,10 +21,12 @@ from . import (  # noqa: F401
     optimizers,
     parameters,
     profiler_regions,
+    saved_tensor_hooks,
     stated_ranges,
     tensor_copies,
     tensor_groups,
     tensors_of_arrays,
     torch_functions,
     torch_state,
+    widened_operators,
 )

@@ -144,6 +144,8 @@ class Tracer:
         self.classes: dict[type, ClassValue] = {}
         self.touched_state: dict[str, Any] = {}
         self.entered_modes: list[Any] = []
+        # what the program has said to whoever enters hooks on saved tensors
+        self.packing_refusals: list[str | None] = []
         # modules that are relied on to have no hooks, by identity
         self.unhooked: dict[int, Any] = {}
         # tensors with hooks that this program registers, and how often they had been changed then

@@ -23,6 +23,12 @@ inference_mode_guard = torch._C._InferenceMode
 packing_hooks: Callable[[bool], tuple[Any, Any] | None] = torch._C._autograd._top_saved_tensors_default_hooks
 
 
+#: ``packing_refusal()`` is what whoever enters hooks on saved tensors is told, or None where they may be entered.
+packing_refusal: Callable[[], str | None] = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message
+refuse_packing: Callable[[str], None] = torch._C._autograd._saved_tensors_hooks_disable
+allow_packing: Callable[[], None] = torch._C._autograd._saved_tensors_hooks_enable
+
+
 @dataclass(frozen=True, slots=True)
 class AutocastState:
     """What autocast does for one device type."""
@@ -261,6 +267,20 @@ def without_user_packing() -> Iterator[None]:
         return
     with torch.autograd.graph.saved_tensors_hooks(_itself, _itself):
         yield
+
+
+@contextmanager
+def own_packing(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Iterator[None]:
+    """Hooks of ours on saved tensors, also where the program allows none."""
+    refusal = packing_refusal()
+    if refusal is not None:
+        allow_packing()
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            yield
+    finally:
+        if refusal is not None:
+            refuse_packing(refusal)
 
 
 def _itself(value: Any) -> Any:

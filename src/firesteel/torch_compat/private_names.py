@@ -69,6 +69,8 @@ _CAPTURE: dict[str, Releases] = {
         _functorch.TransformType _functorch.set_inplace_requires_grad_allowed
         _autograd._get_creation_meta _autograd._get_current_graph_task_keep_graph _autograd._set_creation_meta
         _autograd._top_saved_tensors_default_hooks _autograd._unsafe_set_version_counter _current_graph_task_id
+        _autograd._saved_tensors_hooks_disable _autograd._saved_tensors_hooks_enable
+        _autograd._saved_tensors_hooks_get_disabled_error_message
         _current_autograd_node _autograd.SavedTensor"""),
     **_all("torch.", "_nested_view_from_jagged _nested_from_padded_tensor"),
     **_all("torch.nested._internal.", "nested_tensor"),
@@ -92,7 +94,7 @@ _CAPTURE: dict[str, Releases] = {
         _VariableFunctions.corrcoef _VariableFunctions.cov _VariableFunctions.ctc_loss _VariableFunctions.istft
         _VariableFunctions.matmul _VariableFunctions.max_pool1d _nn.linear _nn.one_hot _nn.scaled_dot_product_attention
         _group_tensors_by_device_and_dtype"""),
-    **_all("torch.", "_VF"),
+    **_all("torch.", "_VF _int_mm"),
     # Modules, graphs, autograd's functions, containers
     **_all("torch.nn.Module.", "_call_impl"),
     **_all("torch.nn.Module().", "_buffers _modules _non_persistent_buffers_set _parameters"),

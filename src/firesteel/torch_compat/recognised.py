@@ -27,6 +27,9 @@ OPERATOR_TYPES: tuple[type, ...] = (
 #: Sorts lists of tensors by device and dtype of the first list's.
 group_tensors = torch._C._group_tensors_by_device_and_dtype
 
+#: The product of matrices of 8 bits, in 32 bits.
+product_of_bytes = torch._int_mm
+
 
 def begin_profiler_region(name: str, args: str | None) -> Any:
     """What ``record_function(name, args).__enter__()`` does; the result keeps the region open."""
