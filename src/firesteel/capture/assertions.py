@@ -45,6 +45,7 @@ def state(tx: Tracer, condition: Any) -> bool:
     except shapes.ContradictionError:
         return False
     for check in env.checks[known:]:
+        _no_collectives(tx, in_words(tx, check.expr))
         if tx.fake.before_late_error is not None:
             tx.fake.before_late_error((), ())
         _add(tx, check, f"{in_words(tx, check.expr)} does not hold ({check.provenance})")
@@ -75,6 +76,7 @@ def assert_assumptions(tx: Tracer, ready: bool) -> None:
         if place in tx.refused:
             asking = f"{check.provenance.op} needs to know" if check.provenance.op else "it matters"
             raise GraphBreak(f"{asking} whether {words}, which holds in some calls only")
+        _no_collectives(tx, words)
         _keep_changed_inputs(tx, words)
         _add(tx, check, f"{ASSUMED}{words} ({place})").meta["assumed_at"] = place
         tx.asserted += 1
@@ -115,6 +117,13 @@ def _add(tx: Tracer, check: shapes.ShapeGuard, message: str) -> torch.fx.Node:
     assertion.meta["example_value"] = None
     tx.effects.version += 1
     return assertion
+
+
+def _no_collectives(tx: Tracer, words: str) -> None:
+    """When an assertion fails, the program runs again: not when other processes have begun what it did then."""
+    if tx.graph.groups:
+        raise GraphBreak(f"whether {words} depends on data, and a collective began before",
+                         "read the data before the collective")
 
 
 def _keep_changed_inputs(tx: Tracer, words: str) -> None:

@@ -138,6 +138,8 @@ class Capture:
         # After an assertion has failed, the program runs again whatever else is in the graph.
         if not repeatable and (tx.effects.events or tx.graph.handled_risk or tx.shape_env.checks):
             raise GraphBreak("an operation that may raise half-way changes a large tensor")
+        if tx.graph.groups and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
+            raise GraphBreak("an operation that may raise follows a collective, which other processes have begun too")
         if not restorable and (tx.effects.events or any(frame.current.handler for frame in tx.frames)):
             raise GraphBreak("an operation that may raise follows a change in place of a tensor with autograd history")
         # Only now is it certain that the operation is part of this graph.
@@ -573,7 +575,8 @@ class Capture:
                 compiled.place = code.namespace, code.graph_function
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
-            failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.compiler.backend_is_own)
+            failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.compiler.backend_is_own,
+                                   tuple(tx.graph.groups))
             lines.extend(failure.preparation())
             restore_state = self.state_restoration(code, lines)
             lines.append("try:")

@@ -190,6 +190,17 @@ class Frame(ProgramFrame):
     def returned_none(self) -> bool:
         return isinstance(self.returned, ConstantValue) and self.returned.value is None
 
+    @property
+    def is_in_try(self) -> bool:
+        """Whether a handler of the program's, other than that of a with block, is around the current instruction."""
+        instructions, handler = self.decoded.instructions, self.current.handler
+        while handler is not None:
+            first, second = instructions[handler.target:handler.target + 2]
+            if first.op not in ("COPY", "CALL_INTRINSIC_1") and second.op != "WITH_EXCEPT_START":
+                return True
+            handler = first.handler
+        return False
+
     def unwind(self, instruction: Instruction, raised: UserRaise) -> None:
         """Go to the handler of an exception, or let it leave the frame."""
         handler = instruction.handler

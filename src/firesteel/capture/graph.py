@@ -109,6 +109,8 @@ class GraphBuilder:
     submodules: dict[str, torch.fx.GraphModule] = field(default_factory=dict)
     # the modules whose code runs, outermost first, for those who want every operation to remember them
     module_stack: Callable[[], tuple[Any, ...]] | None = None
+    # the groups of processes that operations talk to, by their names
+    groups: dict[str, None] = field(default_factory=dict)
     _last_input: torch.fx.Node | None = None
     _last_on_input: torch.fx.Node | None = None
 
@@ -217,6 +219,8 @@ class GraphBuilder:
             else:
                 args = (self.graph.call_function(operator.neg, (-args[0],)), *args[1:])
         node = self.graph.create_node(op, target, args, kwargs)
+        if (group := torch_compat.group_called(target, args)) is not None:
+            self.groups.setdefault(group)
         for used in node.all_input_nodes:
             example = used.meta.get("example_value")
             if type(example) is FakeTensor and not example.is_inference() and (

@@ -220,6 +220,27 @@ def _control_flow(name: str) -> Marker:
     return Marker("control flow", apply)
 
 
+def _collective(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    from . import collectives  # most programs have none
+
+    return collectives.call(tx, function, args, kwargs)
+
+
+_C10D = "torch.distributed.distributed_c10d"
+_COLLECTIVES = {
+    **{(_C10D, name): Marker("collective", _collective)
+       for name in ("all_reduce", "broadcast", "all_gather_into_tensor", "all_gather_single", "_all_gather_base",
+                    "reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base", "all_to_all_single",
+                    "all_gather", "get_rank", "get_world_size", "get_process_group_ranks", "get_backend",
+                    "get_group_rank", "get_global_rank", "is_initialized", "_get_default_group",
+                    "_get_group_size_by_name")},
+    **{("torch.distributed._functional_collectives", name): Marker("collective", _collective)
+       for name in ("_resolve_group", "_resolve_group_name", "_maybe_wrap_tensor", "permute_tensor")},
+    **{("torch.distributed.device_mesh", f"DeviceMesh.{name}"): Marker("collective", _collective)
+       for name in ("get_group", "size", "get_rank", "get_local_rank", "get_coordinate")},
+}
+
+
 # Control flow operators: ours, those of captured graphs, and torch's.
 _CONTROL_FLOW = {
     **{(f"firesteel.control_flow.{module}", name): _control_flow(name)
@@ -258,6 +279,7 @@ _TORCH_MARKERS = {
     # what torch.compiler.nested_compile_region is in plain Python: the call of a function
     ("torch._higher_order_ops.invoke_subgraph", "invoke_subgraph_placeholder"): Marker("region", _call_first),
     **_CONTROL_FLOW,
+    **_COLLECTIVES,
     ("torch._dynamo.decorators", "graph_break"): Marker("break", _break_here),
     ("torch", "_check_with"): Marker("check", _check_with),
     ("torch", "_check_is_size"): Marker("check", _check_is_size),

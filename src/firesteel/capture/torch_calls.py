@@ -184,6 +184,8 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         if name in LAYOUT_QUESTIONS and not layout_is_certain(tx, fake_args[0]):
             raise GraphBreak(f"{_title(target)}: how the tensor lies in memory depends on data")
         return tx.python_object(result)
+    if torch_compat.group_called(target, node_args) is not None and any(frame.is_in_try for frame in tx.frames):
+        raise GraphBreak("a collective in a try block, which may handle that another process is gone")
     node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = result

@@ -22,6 +22,7 @@ import torch
 from .. import config, torch_compat
 from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
+from ..torch_compat import collectives
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
 from .outside_iterators import wrap_iterator
@@ -60,7 +61,8 @@ if TYPE_CHECKING:
 SINGLETONS = frozenset({
     type(None), bool, type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format,
 })
-EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range, torch_compat.ATTENTION_BACKEND})
+EQUAL_CONSTANTS = frozenset({str, bytes, complex, torch.device, range, torch_compat.ATTENTION_BACKEND,
+                             *collectives.reduction_classes()})
 NUMBERS = frozenset({int, float})
 CONSTANT_TYPES = SINGLETONS | EQUAL_CONSTANTS | NUMBERS
 # C types whose attribute lookup is the generic one.
@@ -527,6 +529,10 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         if hasattr(real, "__dict__"):
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
         return ConstantValue(real, source)
+    if kind is collectives.group_class():
+        from .collectives import wrap_group
+
+        return wrap_group(tx, real, source)
     if not written_in_python(kind) or _refuses_symbolic_attributes(kind):
         if issubclass(kind, types.SimpleNamespace):
             return ObjectValue(kind, source, real)

@@ -315,6 +315,8 @@ def _look_up(func: Any) -> _Operator:
 
 def _raises_late(name: str, mutates: bool) -> Refuses | None:
     space, base = name.split(".")[:2]
+    if torch_compat.is_collective_space(space):
+        return None  # what goes wrong between processes is nothing to start again from
     if space not in ("aten", "prims"):
         return lambda args, kwargs: True
     return refused_values(base) or (_reads_what_it_writes if mutates else None)

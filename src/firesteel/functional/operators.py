@@ -87,7 +87,7 @@ def _look_at(func: Any) -> Operator:
     schema = torch_compat.schema_of(func)
     space, _, base = schema.name.partition("::")
     random = torch.Tag.nondeterministic_seeded in func.tags
-    effect = base in torch_compat.SIDE_EFFECTS or not schema.returns
+    effect = base in torch_compat.SIDE_EFFECTS or not schema.returns or torch_compat.is_collective(func)
     operator = Operator(func, name, Kind.PURE, random, effect)
     if space == "aten" and base in _RESHAPES:
         operator.kind = Kind.RESHAPES

@@ -422,6 +422,8 @@ def _obstacle(functional: FunctionalGraph, device: torch.device) -> str | None:
             continue
         if isinstance(node.target, torch_compat.OpOverload) and torch_compat.is_data_dependent(node.target):
             return f"{node.target} waits for the GPU"
+        if torch_compat.is_collective(node.target):
+            return f"{node.target} waits for other processes, which recording would call again"
         if hasattr(node.target, "with_bodies"):
             return f"{node.name} is control flow, which may wait for the GPU"
         value = node.meta.get("val")

@@ -5,8 +5,9 @@ the handlers around it and the user's own traceback. All the graph itself may ha
 random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
 changed, are not: then the exception goes to the caller as it is. So it does where an operation that raises half-way
 changes a large tensor; that operation is no part of the graph if something is to be done before it or in a handler.
-What only an assertion of ours raises is nothing for the caller, and neither is what the program may handle. Compiled
-graphs write when nothing can raise any more; what runs as captured keeps tensors of any size then (`keep_large`).
+What only an assertion of ours raises is nothing for the caller, and neither is what the program may handle. Nor does the
+program run again when a collective has begun: other processes have begun the same ones, and no more. Compiled graphs
+write when nothing can raise any more; what runs as captured keeps tensors of any size then (`keep_large`).
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ RandomState = list[tuple[DeviceKind, torch.Tensor]]
 class FailingGraph:
     """Generates the lines before the graph and those that undo its work."""
 
-    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode, backend_is_own: bool) -> None:
+    def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode, backend_is_own: bool,
+                 groups: tuple[str, ...] = ()) -> None:
+        """``groups``: the names of the groups of processes that the graph talks to."""
         self.code = code
+        self.groups = groups
         self.draws_random = draws_random
         self.uncounted = any(entry.uncounted for entry in inputs)
         kept = _to_keep(inputs, backend_is_own)
@@ -57,6 +61,8 @@ class FailingGraph:
 
     def preparation(self) -> list[str]:
         lines = []
+        if self.groups:
+            lines.append(f"_fs_started = {self.code.constant(torch_compat.started)}({self.groups!r})")
         if self.kept:
             lines.append(f"_fs_kept = {self.code.constant(self.keep)}({self.kept})")
         if self.histories:
@@ -71,6 +77,9 @@ class FailingGraph:
         lines = []
         if self.cannot_tell:
             return ["raise"]
+        if self.groups:
+            has_started = self.code.constant(torch_compat.has_started)
+            lines.append(f"if {has_started}({self.groups!r}, _fs_started): raise")
         if self.may_be_unrepeatable:
             lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
         if self.versions:

@@ -19,6 +19,17 @@ from .class_stamps import (
     Stamp,
     calls_forward,
 )
+from .collectives import (
+    collective_operator,
+    group_called,
+    has_started,
+    is_collective,
+    is_collective_space,
+    started,
+    starts_collective,
+    wait_for,
+    waits_for_collective,
+)
 from .compiler_settings import compiler_setting, follow_stance, stop_following_stance
 from .data_parallel import MODULE_CALL, bucket_limits, is_sharded, share_state
 from .dispatch import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...passes.attention import attention
 from ...passes.channels_last import channels_last
+from ...passes.collectives import collectives
 from ...passes.complex_parts import complex_parts
 from ...passes.convolution_gradients import convolution_gradients
 from ...passes.convolution_parts import convolution_parts
@@ -41,5 +42,6 @@ PASSES: tuple[Pass, ...] = (
     fuse_activations,
     pointwise_gradients,
     convolution_gradients,
+    collectives,
 )  # fmt: skip
 """`freezing` runs behind them: it takes nodes out of the graph."""

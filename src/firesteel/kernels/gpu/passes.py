@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...passes.collectives import collectives
 from ...passes.convolution_bias import convolution_bias
 from ...passes.identities import identities
 from ...passes.image_layouts import image_layouts
@@ -22,6 +23,7 @@ PASSES: tuple[Pass, ...] = (
     tile_products,
     relu_products,
     pad_products,
+    collectives,
 )  # fmt: skip
 JOINT_PASSES: tuple[Pass, ...] = (
     random_numbers,

@@ -43,6 +43,8 @@ def call_aten(
 ) -> Any:
     """Emit the call of a node's operator; what it gives becomes buffers with the layout of the fake results."""
     target: Any = node.target
+    if torch_compat.waits_for_collective(target):
+        return _wait(ctx, node, args[0])
     result: Any = node.meta.get("val")
     several = isinstance(result, tuple | list)
     used = _used(node, len(result)) if several else {0}
@@ -93,6 +95,20 @@ def call_aten(
         ctx.emit(ir.ExternCall(torch.ops.aten.clone.default, (ir.BufferRef(source),), by_rows, (copy,),
                                origins=origins))
     return values if several else values[0]
+
+
+def _wait(ctx: Lowering, node: torch.fx.Node, in_flight: Tensor) -> Any:
+    """Emit a wait: the same memory, which is there from then on. Until then the collective reads what it was given."""
+    tensor = ctx.realize(in_flight)
+    read: list[ir.BufferRef] = []
+    for call in ctx.graph.operations:
+        if isinstance(call, ir.ExternCall) and tensor.buffer in call.outputs \
+                and torch_compat.starts_collective(call.target):
+            read += [part for arg in call.args for part in (arg if isinstance(arg, list | tuple) else (arg,))
+                     if isinstance(part, ir.BufferRef)]
+    ctx.emit(ir.ExternCall(torch_compat.wait_for, (ctx.reference(tensor), *read), {}, (tensor.buffer,), out=True,
+                           origins=(node,)))
+    return tensor
 
 
 def _operand(ctx: Lowering, arg: Any, origin: Any) -> Any:

@@ -73,9 +73,18 @@ def check_last(graph: LoweredGraph) -> None:
 
     before: outside = ...; check_indices(outside, ...); out = ...
     after:  outside = ...; out = ...; check_indices(outside, ...)
+
+    A collective does not begin before what comes before it is checked: what raises in one process must not leave others
+    with another number of collectives than eager does.
     """
     checks = (check_indices, check_true)
-    graph.operations.sort(key=lambda step: isinstance(step, ir.ExternCall) and step.target in checks)
+    places: dict[int, tuple[int, bool]] = {}
+    begun = 0
+    for step in graph.operations:
+        call = isinstance(step, ir.ExternCall)
+        begun += call and torch_compat.starts_collective(step.target)
+        places[id(step)] = (begun, call and step.target in checks)
+    graph.operations.sort(key=lambda step: places[id(step)])
 
 
 def assert_early(graph: LoweredGraph) -> None:

@@ -60,6 +60,10 @@ class Fusion:
     _readers: dict[str, list[int]] = field(default_factory=dict)
     _moved: dict[int, int] = field(default_factory=dict)
     _last_random: int | None = None
+    _in_order: list[int] = field(default_factory=list)
+    """The last start of a collective, and what may raise or has an effect since: it comes before the next start."""
+    _waits: int = 0
+    """Calls that wait for other processes, as a set of bits."""
     _assertions: dict[Symbol, list[int]] = field(default_factory=dict)
     """The assertions about a number that data decides."""
     _deciding: dict[str, set[Symbol]] = field(default_factory=dict)
@@ -100,6 +104,13 @@ class Fusion:
                 if self._last_random is not None:
                     direct.add(self._last_random)
                 self._last_random = position
+            if torch_compat.starts_collective(operation.target):
+                direct.update(self._in_order)
+                self._in_order = [position]
+            elif operation.target is torch_compat.wait_for:
+                self._waits |= 1 << position
+            elif not any(operation.outputs):
+                self._in_order.append(position)
         else:
             content = single(operation, position, self.pool)
         before = 0
@@ -174,7 +185,7 @@ class Fusion:
         first, second = self.nodes[earlier], self.nodes[later]
         if not isinstance(first.content, Group) or not isinstance(second.content, Group):
             return current
-        reason = self._obstacle(earlier, later, first.content, second.content)
+        reason = self._obstacle(earlier, later, first, second)
         joined: Group | None = None
         if reason is None:
             if edges_between(second.content, first.content):
@@ -194,7 +205,9 @@ class Fusion:
         self._merge(earlier, later, joined)
         return earlier
 
-    def _obstacle(self, earlier: int, later: int, first: Group, second: Group) -> str | None:
+    def _obstacle(self, earlier: int, later: int, one: Node, other: Node) -> str | None:
+        first, second = one.content, other.content
+        assert isinstance(first, Group) and isinstance(second, Group)
         if first.alone or second.alone:
             return "one of them needs a kernel of its own"
         if self.apart and not self.apart.isdisjoint((*origins(first), *origins(second))):
@@ -205,6 +218,8 @@ class Fusion:
         bit = 1 << later
         if any(between != later and self.nodes[between].before & bit for between in self.nodes[earlier].direct):
             return "something else has to run in between"
+        if (one.before ^ other.before) & self._waits:
+            return "one of them would have to wait for other processes first"
         both = first.written.keys() & second.written.keys()
         crossing = first.written.keys() & second.read | second.written.keys() & first.read
         if any(len(self._writers[name]) > 1 for name in crossing):
