@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import collective_programs as programs
-import process_group
 import pytest
 import torch.distributed as dist
+
+import collective_programs as programs
+import process_group
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +18,11 @@ def processes():
     processes.close()
 
 
-def cases():
-    for name in programs.PROGRAMS:
-        yield name, False
-        if name not in programs.WITHOUT_GRADIENTS:
-            yield name, True
+CASES = [(name, gradients) for name in programs.PROGRAMS
+         for gradients in ((False,) if name in programs.WITHOUT_GRADIENTS else (False, True))]
 
 
-@pytest.mark.parametrize("name, gradients", cases())
+@pytest.mark.parametrize("name, gradients", CASES)
 def test_programs(processes, name, gradients):
     for graphs, breaks, reasons in processes.call("collective_programs", "compare", name, gradients, {"tier": "wait"}):
         assert (graphs, breaks) == (1, 0), reasons

@@ -88,8 +88,8 @@ class GroupValue(Value):
         return True
 
     def get_attr(self, tx: Tracer, name: str) -> Value:
-        if name in ("group_name", "group_desc"):
-            return ConstantValue(getattr(self.real, name))
+        if name == "group_name" and hasattr(self.real, name):
+            return ConstantValue(self.real.group_name)
         if name in ("rank", "size", "name"):
             return NativeMethod(self, name)
         self.unsupported(f"attribute {name!r}")
@@ -148,8 +148,10 @@ def _group_of_any(tx: Tracer, value: Value) -> Any:
     if isinstance(value, GroupValue):
         return value.real
     dim: Any = None
-    if isinstance(value, TupleValue) and len(value.items) == 2:
-        value, dim = value.items[0].realize(), tx.constant_of(value.items[1])
+    if isinstance(value, TupleValue):
+        parts = value.items
+        if len(parts) == 2:
+            value, dim = parts[0].realize(), tx.constant_of(parts[1])
     if _is_mesh(value):
         mesh = _real_mesh(tx, value)
         if dim is None and mesh.ndim != 1:
@@ -437,7 +439,7 @@ def broadcast(tx: Tracer, given: dict[str, Value]) -> Value:
     if (of_all is None) == (of_group is None):
         raise GraphBreak("broadcast() from no process, or from two")
     try:
-        source = collectives.rank_in_group(group, of_all) if of_group is None else of_group
+        source = of_group if of_all is None else collectives.rank_in_group(group, of_all)
     except Exception as error:
         raise GraphBreak(f"broadcast() raises {type(error).__name__}: {error}") from None
     if not isinstance(source, int) or not 0 <= source < group.size():
@@ -468,7 +470,7 @@ def reduce_scatter_tensor(tx: Tracer, given: dict[str, Value]) -> Value:
 
 @handles("all_to_all_single")
 def all_to_all_single(tx: Tracer, given: dict[str, Value]) -> Value:
-    """``torch.distributed.all_to_all_single(output, input, output_split_sizes, input_split_sizes, group, async_op)``."""
+    """``torch.distributed.all_to_all_single(output, input, output_split_sizes, input_split_sizes, group)``."""
     group, target, source = _begin(tx, given), _written(given["output"]), _plain(given["input"])
     if not target.fake.dim() or target.fake.dim() != source.fake.dim() or \
             target.fake.dtype is not source.fake.dtype or target.fake.device != source.fake.device or \

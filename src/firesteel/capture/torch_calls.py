@@ -88,6 +88,8 @@ def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> boo
 def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Record one operation; a string target is a tensor method."""
     target = torch_compat.operator_of_definition(target)
+    if torch_compat.group_called(target, args) is not None and any(frame.is_in_try for frame in tx.frames):
+        raise GraphBreak("a collective in a try block, which may handle that another process is gone")
     overrides = tx.torch_functions
     if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
         return overrides.call(tx, target, args, kwargs)
@@ -184,8 +186,6 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         if name in LAYOUT_QUESTIONS and not layout_is_certain(tx, fake_args[0]):
             raise GraphBreak(f"{_title(target)}: how the tensor lies in memory depends on data")
         return tx.python_object(result)
-    if torch_compat.group_called(target, node_args) is not None and any(frame.is_in_try for frame in tx.frames):
-        raise GraphBreak("a collective in a try block, which may handle that another process is gone")
     node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = result

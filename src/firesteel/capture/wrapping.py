@@ -529,7 +529,7 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         if hasattr(real, "__dict__"):
             tx.guard(AttrSource(source, "__dict__"), "attributes", "{0} == {k[0]}", (dict(real.__dict__),))
         return ConstantValue(real, source)
-    if kind is collectives.group_class():
+    if issubclass(kind, collectives.group_classes()):
         from .collectives import wrap_group
 
         return wrap_group(tx, real, source)

@@ -5,9 +5,9 @@ the handlers around it and the user's own traceback. All the graph itself may ha
 random generators; those are put back first. Tensors that are too large to be kept, or whose autograd history has
 changed, are not: then the exception goes to the caller as it is. So it does where an operation that raises half-way
 changes a large tensor; that operation is no part of the graph if something is to be done before it or in a handler.
-What only an assertion of ours raises is nothing for the caller, and neither is what the program may handle. Nor does the
-program run again when a collective has begun: other processes have begun the same ones, and no more. Compiled graphs
-write when nothing can raise any more; what runs as captured keeps tensors of any size then (`keep_large`).
+What only an assertion of ours raises is nothing for the caller, and neither is what the program may handle. Compiled
+graphs write when nothing can raise any more; what runs as captured keeps tensors of any size then (`keep_large`). A
+program whose graph has begun a collective does not run again: other processes have begun the same ones, and no more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Collectives of ``torch.distributed``: which operators they are, the groups of processes that talk, and their state.
 
 torch has two kinds. Functions such as ``torch.distributed.all_reduce`` write to what they are given. The operators of
-``torch.ops._c10d_functional`` give a new tensor that is *in flight*: what is in it is there after ``wait_tensor``, which
-returns the same tensor. Graphs have operators only.
+``torch.ops._c10d_functional`` give a new tensor that is *in flight*: its contents are there after ``wait_tensor``,
+which returns the same tensor. Graphs have operators only.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def is_available() -> bool:
 
 
 @functools.cache
-def group_class() -> type | None:
-    """The class of groups of processes."""
-    return torch.distributed.ProcessGroup if is_available() else None
+def group_classes() -> tuple[type, ...]:
+    """The classes of groups of processes: one, where there are such."""
+    return (torch.distributed.ProcessGroup,) if is_available() else ()
 
 
 @functools.cache
@@ -133,7 +133,7 @@ def is_coalescing() -> bool:
 
 def group_name(group: Any) -> str:
     """The name under which operators know a group."""
-    name: str = group.group_name
+    name: str = _module()._get_process_group_name(group)  # groups written in Python do not know theirs
     return name
 
 
@@ -184,7 +184,7 @@ def finished_work(tensors: Any) -> Any:
     """The handle of a collective that has ended."""
     future: Any = torch.futures.Future()
     future.set_result(tensors)
-    return torch._C._distributed_c10d._create_work_from_future(future)
+    return torch._C._distributed_c10d._create_work_from_future(future)  # type: ignore[attr-defined]
 
 
 def public_function(name: str) -> Callable[..., Any] | None:

@@ -154,6 +154,12 @@ _NOTHING: dict[str, Releases] = {
     # Buckets of gradients, see `data_parallel`
     **_all("torch.", "nn.parallel.DistributedDataParallel._active_ddp_module distributed._DEFAULT_FIRST_BUCKET_BYTES"),
     **_all("torch.distributed._composable_state.", "_module_state_mapping"),
+    # Collectives, see `collectives`
+    **_all("torch.", """
+        _C._distributed_c10d._create_work_from_future distributed._functional_collectives
+        distributed.ProcessGroup._get_sequence_number_for_group ops._c10d_functional
+        ops._c10d_functional.wait_tensor"""),
+    **_all("torch.distributed.distributed_c10d.", "_get_process_group_name _resolve_process_group _world"),
     # What backends built on torch's AOTAutograd are given, see `torch_symbols`
     **_all("torch.", "_guards.TracingContext _guards.tracing _subclasses.fake_tensor.FakeTensorMode"),
     # What keeps torch's own compiler from being imported, see `dynamo_imports`

@@ -76,5 +76,5 @@ def _has_effect(call: ExternCall) -> bool:
     # An operator without a result, or one that draws random numbers, changes something outside of the graph, and other
     # processes wait for a collective.
     draws = torch.Tag.nondeterministic_seeded in target.tags
-    return draws or torch_compat.is_collective(target) or not any(call.outputs) or torch_compat.mutates_arguments(target) or \
-        any(raises_on_data(node) for node in call.origins)
+    return draws or torch_compat.is_collective(target) or not any(call.outputs) or \
+        torch_compat.mutates_arguments(target) or any(raises_on_data(node) for node in call.origins)

@@ -81,9 +81,9 @@ def check_last(graph: LoweredGraph) -> None:
     places: dict[int, tuple[int, bool]] = {}
     begun = 0
     for step in graph.operations:
-        call = isinstance(step, ir.ExternCall)
-        begun += call and torch_compat.starts_collective(step.target)
-        places[id(step)] = (begun, call and step.target in checks)
+        target = step.target if isinstance(step, ir.ExternCall) else None
+        begun += torch_compat.starts_collective(target)
+        places[id(step)] = (begun, target in checks)
     graph.operations.sort(key=lambda step: places[id(step)])
 
 
