@@ -308,6 +308,22 @@ def compare(rank: int, name: str, gradients: bool, options: dict[str, Any]) -> t
     return explained.graph_count, explained.graph_break_count, [str(reason) for reason in explained.break_reasons]
 
 
+def compare_torch(rank: int, name: str, gradients: bool, options: dict[str, Any]) -> tuple[int, int, list[str]]:
+    """The same with torch.compile."""
+    import torch._dynamo
+
+    warnings.simplefilter("ignore")
+    torch._dynamo.reset()
+    function = PROGRAMS[name]
+    expected = observe(function, rank, gradients)
+    compiled = torch.compile(function, backend="aot_eager", **options)
+    for _ in range(3):
+        torch.testing.assert_close(observe(compiled, rank, gradients), expected)
+    torch._dynamo.reset()
+    explained = torch._dynamo.explain(function)(*inputs(rank, gradients))
+    return explained.graph_count, explained.graph_break_count, [str(reason) for reason in explained.break_reasons]
+
+
 def compare_mixed(rank: int, name: str, gradients: bool) -> None:
     """One process runs a program compiled, the others plain, in turn."""
     warnings.simplefilter("ignore")

@@ -64,6 +64,11 @@ class Processes:
             raise Failed("\n".join(failures))
         return answers
 
+    @property
+    def alive(self) -> bool:
+        """Whether the processes can be called."""
+        return all(not connection.closed for connection in self.connections)
+
     def close(self) -> None:
         """End the processes."""
         for connection in self.connections:
