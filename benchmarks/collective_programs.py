@@ -42,7 +42,8 @@ def main() -> None:
                 one_graph = all(answer[:2] == (1, 0) for answer in answers)
                 right[at], whole[at] = right[at] + 1, whole[at] + one_graph
                 cells.append("one graph" if one_graph else f"{answers[0][0]} graphs, {answers[0][1]} breaks")
-            print(f"{name + (' with gradients' if gradients else ''):48}", *[f"{cell:20}" for cell in cells], flush=True)
+            title = f"{name} with gradients" if gradients else name
+            print(f"{title:48}", *[f"{cell:20}" for cell in cells], flush=True)
     processes.close()
     for compiler, fine, single in zip(("firesteel", "torch.compile"), right, whole, strict=False):
         print(f"{compiler}: {count} programs, {fine} right, {single} in one graph")
