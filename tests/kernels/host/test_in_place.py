@@ -213,6 +213,41 @@ def test_nothing_is_written_when_an_index_is_wrong():
     assert torch.equal(x, old)
 
 
+def looked_up_before_a_call(x, table, index):
+    x.copy_(torch.relu(table[index] @ table))
+
+
+def test_an_index_is_checked_before_the_next_call(plans):
+    index = torch.arange(N)
+    compiled = agree(looked_up_before_a_call, lambda: [torch.randn(N, N), torch.randn(N, N), index])
+    assert is_direct(plans[-1])
+    x = torch.randn(N, N)
+    old = x.clone()
+    with pytest.raises(IndexError):
+        compiled(x, torch.randn(N, N), index + 1)
+    assert torch.equal(x, old)
+
+
+def looked_up_first(matrix, index):
+    return matrix[index].sum() + torch.linalg.cholesky(matrix)
+
+
+def looked_up_last(matrix, index):
+    return torch.linalg.cholesky(matrix) + matrix[index + 1].sum()
+
+
+@pytest.mark.parametrize("f", [looked_up_first, looked_up_last])
+def test_the_first_error_of_the_program_is_raised(f):
+    compiled = fs.compile(f, backend="native", fullgraph=True)
+    identity, index = torch.eye(4), torch.arange(3)
+    torch.testing.assert_close(compiled(identity, index), f(identity, index))
+    for matrix, wrong in ((identity, index + 2), (-identity, index), (-identity, index + 2)):
+        with pytest.raises(Exception) as expected:  # noqa: PT011
+            f(matrix, wrong)
+        with pytest.raises(expected.type):
+            compiled(matrix, wrong)
+
+
 def test_modules_and_saved_tensors():
     class Running(torch.nn.Module):
         def __init__(self):

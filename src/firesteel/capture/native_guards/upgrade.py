@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from ..source import Source
 
 HITS = 50
-"""Calls before a small entry is upgraded: for code that runs only a few times the checker is not worth making."""
-HITS_OF_LARGE = 5
-LARGE = 40
-"""From so many lines of guards and loads on an entry is large."""
+"""Calls before an entry is upgraded: making the checker takes about as long as so many checks in Python."""
+AGAIN = 5
+"""Calls before it is tried again where another thread came in between."""
 GROUPED_INPUTS = 8
 """From so many inputs on the graph is called with the tuple that the checker made."""
 REFUSALS = 4
@@ -71,7 +70,7 @@ def upgrade_after(lines: int) -> int | None:
         return None
     if config.native_guards == "always":
         return 1
-    return HITS_OF_LARGE if lines >= LARGE else HITS
+    return HITS
 
 
 @dataclass
@@ -168,7 +167,7 @@ class Upgrade:
             if not prologue.holds(self.namespace, args):  # no more, because of another thread
                 self._disturbed += 1
                 if self._disturbed <= MAX_DISTURBED:
-                    self.prologue, self.remaining = prologue, HITS_OF_LARGE
+                    self.prologue, self.remaining = prologue, AGAIN
                     self.namespace["_fs_warm"] = self.hit
                 return
         if config.raise_on_internal_error:

@@ -10,6 +10,7 @@ from ...shapes import Expr, Symbol
 from .. import ir
 from ..ir import Buffer, BufferRef, ExternCall, Kernel, Value
 from ..plan import KernelPlan, Launch
+from .checks import checks_between_calls
 from .fusion import Node, accesses, fuse, written
 from .groups import Group, Member, origins
 from .indices import AxisPool, substitute
@@ -72,6 +73,7 @@ class _Scheduler:
                 return name in self.outputs or writers[name] > 1 or bool(readers.get(name, set()) - {number})
 
             steps.append(self._launch(node.content, is_external))
+        steps = checks_between_calls(steps, late)
         placed = place_buffers(steps, self.buffers, self.outputs, given)
         used = {name for step in steps for name in _names(step)} | self.outputs | given
         return KernelPlan(
