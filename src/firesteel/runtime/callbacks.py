@@ -25,6 +25,7 @@ import torch.utils.checkpoint
 from ..capture.equivalents.reductions import sum_as_python_does
 from ..capture.user_frames import called_at
 from ..own_frames import passed_over
+from ..torch_compat.autograd_functions import apply_of_functions, function_applied_by
 from .protocols import MISSING, member
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def calling_back(compiler: Compiler, target: Any) -> Any:
     except TypeError:
         return target
     if function is None:
+        applied = function_applied_by(target)
+        if applied is not None:
+            return functools.partial(calling_back(compiler, apply_of_functions()), applied)
         if isinstance(target, type):
             return _constructor(compiler, target)
         function = _of_object(target)
@@ -124,10 +128,7 @@ def _of_iterables(compiler: Compiler, function: Any, /, *args: Any, **kwargs: An
     return function(*[compiler.protocols.stepped(arg) for arg in args], **kwargs)
 
 
-APPLY: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
-
-
-@around(APPLY)
+@around(apply_of_functions())
 def _apply_function(compiler: Compiler, function: Any, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``Function.apply(...)``, which calls `forward`."""
     forward: Any = getattr(cls, "forward", None)

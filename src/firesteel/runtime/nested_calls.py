@@ -28,8 +28,9 @@ from ..capture.modules import has_hooks
 from ..capture.user_frames import INSTEAD, frame_at
 from ..function_marks import is_disabled
 from ..own_frames import passed_over
+from ..torch_compat.autograd_functions import function_applied_by
 from . import stance
-from .callbacks import APPLY, AROUND, calling_back
+from .callbacks import AROUND, calling_back
 from .generators import GENERATOR, compiled_generator
 from .nesting import MAX_NESTING, NESTING
 from .units import MISS, Resume, drive
@@ -71,7 +72,8 @@ def callee(compiler: Compiler, target: Any) -> Any:
         return target if inner is target.func else functools.partial(inner, *target.args, **target.keywords)
     if isinstance(target, type):
         return calling_back(compiler, target)
-    if kind is operator.methodcaller or kind is operator.attrgetter or kind is types.MethodDescriptorType:
+    if kind is operator.methodcaller or kind is operator.attrgetter or kind is types.MethodDescriptorType or \
+            kind is types.ClassMethodDescriptorType:
         return calling_back(compiler, target)
     call = kind.__call__
     if type(call) is types.FunctionType and compiler.compiles(call) and not is_disabled(target):
@@ -111,8 +113,8 @@ def _method(compiler: Compiler, method: types.MethodType) -> Any:
     function, receiver = method.__func__, method.__self__
     if type(function) is not types.FunctionType:
         return method
-    if function is APPLY:
-        return functools.partial(calling_back(compiler, function), receiver)
+    if function_applied_by(method) is not None:
+        return calling_back(compiler, method)
     if function is torch.nn.Module.__call__ and isinstance(receiver, torch.nn.Module):  # as in super().__call__()
         return _module_call(compiler, receiver, method)
     if compiler.compiles(function):

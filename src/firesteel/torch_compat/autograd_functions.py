@@ -18,6 +18,20 @@ def apply_of_functions() -> Any:
     return _RAW if _IN_C else _RAW.__func__
 
 
+def function_applied_by(method: Any) -> type[torch.autograd.Function] | None:
+    """The class that `method` is the ``apply`` of, as a bound method of Python's or of C's; None for anything else.
+
+    >>> class Double(torch.autograd.Function):
+    ...     pass
+    >>> function_applied_by(Double.apply), function_applied_by(len), function_applied_by([].append)
+    (<class 'firesteel.torch_compat.autograd_functions.Double'>, None, None)
+    """
+    owner = getattr(method, "__self__", None)
+    if not isinstance(owner, type) or not issubclass(owner, torch.autograd.Function):
+        return None
+    return owner if method == _RAW.__get__(None, owner) else None
+
+
 def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return _RAW.__get__(None, cls)(*args, **kwargs)
 
