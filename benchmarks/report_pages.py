@@ -33,6 +33,8 @@ from firesteel.debug.record import Place, Record
 MOST_BYTES, MOST_SECONDS = 5_000_000, 2.0
 WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
 STEPS = 4
+SHOWN = 40
+"""Breaks and recompilations of a program that are printed; all are looked at."""
 
 
 def gpt2() -> fs.debug.recording.Recording:
@@ -107,13 +109,15 @@ def check_lines(record: Record) -> list[str]:
     """Print where breaks and recompilations are; what is wrong with them."""
     wrong = []
     for kind, items in (("break", record.breaks), ("again", record.recompilations)):
-        for one in items:
+        for number, one in enumerate(items):
             why = wrong_line(one.place)
             wrong += [f"{kind}: {why}"] if why else []
             what = one.reason if kind == "break" else "; ".join(
                 f"{failure.text} (was {failure.before}, is {failure.now})" for failure in one.failures[-1:])
             place = one.place
-            if place is not None:
+            if number == SHOWN:
+                print(f"  and {len(items) - SHOWN} more")
+            if place is not None and number < SHOWN:
                 print(f"  {kind} {place.file.rpartition('/')[2]}:{place.line} {place.function}: {what[:150]}")
                 print(f"        {linecache.getline(place.file, place.line).strip()[:110]}")
     return wrong + [f"problem: {problem}" for problem in record.problems]

@@ -121,6 +121,19 @@ def test_unknown_command_and_version(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0 and "firesteel 0." in capsys.readouterr().out
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "--fast", "train.py"])
+    assert caught.value.code == BAD_INPUT
+    assert capsys.readouterr().err == "firesteel: unrecognized arguments: --fast; see firesteel run --help\n"
+
+
+def test_a_report_of_a_program_without_torch(program):
+    program.with_name("plain_for_cli.py").write_text("print(1 + 1)\n")
+    done = subprocess.run([sys.executable, "-m", "firesteel", "run", "--summary", "--report", "out.html",
+                           "plain_for_cli.py"], capture_output=True, text=True, cwd=program.parent)
+    assert (done.returncode, done.stdout) == (0, "2\n")
+    assert done.stderr == "firesteel: the program did not import torch: nothing is written to out.html\n"
+    assert not program.with_name("out.html").exists()
 
 
 def test_as_a_process(program):

@@ -17,7 +17,12 @@ __all__ = ["BAD_INPUT", "FAILED", "OK", "STOPPED", "InputError", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 0, 1 when the program under the command raised, 2 for bad
     input, 130 when it was stopped by Ctrl-C."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        command = " ".join(sys.argv[1:2] if argv is None else argv[:1])
+        parser.exit(BAD_INPUT, f"firesteel: unrecognized arguments: {' '.join(unknown)}; see firesteel {command} "
+                               "--help\n")
     try:
         return arguments.command(arguments)
     except InputError as error:

@@ -12,7 +12,9 @@ import torch
 
 import firesteel as fs
 from firesteel import config, events
+from firesteel.debug import recorder
 from firesteel.debug.record import Record
+from firesteel.debug.report import time_text
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
 
@@ -188,3 +190,29 @@ def test_graphs_behind_each_pass():
     after = [name for name in texts if name.startswith("after ")]
     assert after and "after passes" not in after
     assert len(set(texts.values())) == len(texts)
+
+
+def test_stages_that_are_not_kept_are_counted(monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_STAGES", 3)
+    with fs.recording() as r:
+        fs.compile(lambda x: x.sin() + 1)(torch.ones(3))
+    assert len(r.record.stages) == 3
+    totals = {total.name: total for total in r.record.totals.values()}
+    assert {"capture", "trace", "generate"} <= set(totals) and all(total.runs >= 1 for total in totals.values())
+    assert r.record.compiling >= sum(totals[name].seconds for name in ("capture", "trace", "generate"))
+    assert f"capture {time_text(totals['capture'].seconds)}" in r.summary()
+
+
+def test_a_graph_that_must_be_whole_and_is_not():
+    def branches(x):
+        if x.sum() > 0:
+            return x
+        return x + 1
+
+    with fs.recording() as r, pytest.raises(fs.errors.GraphBreakError):
+        fs.compile(branches, fullgraph=True)(torch.ones(3))
+    (only,) = r.record.breaks
+    assert only.reason == "a branch depends on the value of a tensor" and "torch.where" in only.advice
+    assert only.place.line == branches.__code__.co_firstlineno + 1
+    assert "fullgraph=True" in r.record.compilations[only.compilation].result
+    assert r.summary().startswith("0 graphs, 1 break, ")

@@ -24,6 +24,7 @@ from firesteel.debug.record import (
     Recompilation,
     Record,
     Stage,
+    StageTotal,
 )
 from firesteel.debug.report import fates, kernel_names, own_line, page
 from firesteel.debug.summary import summary
@@ -49,6 +50,8 @@ def large_record(graphs: int = 500) -> Record:
             FailedGuardRecord(EVIL, "1", "2", place),) * 3, number))
         record.stages += [Stage(f"stage {n}", "stage", 0.1 * number, 0.01, min(n, 1), 1, number, number)
                           for n in range(20)]
+    names = [f"stage {n}" for n in range(19)] + ["narrow_convolutions"]
+    record.totals = {name: StageTotal(name, "stage", graphs, 5.0) for name in names}
     return record
 
 
@@ -166,6 +169,10 @@ def test_a_large_page_in_a_browser(driver, tmp_path):
         assert driver.run("return document.documentElement.scrollWidth <= innerWidth")
         assert driver.run("return getComputedStyle(document.body).backgroundColor") == background
         assert driver.run("return document.querySelectorAll('#flame div').length") > 100
+        assert driver.run("return [...document.querySelectorAll('#stage-table td:nth-child(3)')].map((e) => "
+                          "e.textContent)") == ["500"] * 20
+        assert driver.run("return [...document.querySelectorAll('#stage-table code')].every((e) => "
+                          "e.getClientRects().length == 1)")
         assert driver.run("return document.querySelectorAll('#memory-table svg').length") == 20
         driver.run("const box = byId('find'); box.value = 'Softmax_498:'; box.dispatchEvent(new Event('input'))")
         driver.wait("byId('found').textContent")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from firesteel.repair.children import in_child, run_python
+from firesteel.repair.children import Limits, in_child, run_python
 
 START = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid"
 
@@ -39,8 +39,35 @@ def test_what_a_child_has_started_ends_with_it(ends):
         report(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid)
         time.sleep(0 if ends else 600)
 
-    ended = in_child(work, 60.0 if ends else 1.0)
+    ended = in_child(work, Limits(60.0 if ends else 1.0))
     assert (ended.done, ended.hangs) == (ends, not ends) and is_gone(ended.reports[0])
+
+
+def test_what_others_take_of_the_processor_is_not_counted():
+    processor = min(os.sched_getaffinity(0))
+
+    def busy(report):
+        os.sched_setaffinity(0, {processor})
+        other = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{processor}}})\n"
+                                                        "while True: pass"])
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            pass
+        other.kill()
+
+    assert in_child(busy, Limits(60.0)).seconds < 0.85
+
+
+def test_a_child_that_says_nothing_hangs():
+    def work(report):
+        for number in range(4):
+            report(number)
+            time.sleep(0.3)
+        time.sleep(600)
+
+    ended = in_child(work, Limits(60.0, quiet=1.5))
+    assert ended.hangs and ended.reports == [0, 1, 2, 3] and 2.0 < ended.seconds < 30.0
+    assert in_child(work, Limits(60.0, left=0.5)).hangs
 
 
 def test_what_python_has_started_ends_with_it(tmp_path):

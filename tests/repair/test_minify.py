@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import time
 
 import pytest
 import torch
 
 import firesteel as fs
 from firesteel.cli import main
-from firesteel.repair import bisect, edits, failure, levels, minify
+from firesteel.repair import bisect, children, edits, failure, levels, minify
 from firesteel.repair import session as session_module
 from firesteel.repair.asked_for import asked_for
 from firesteel.repair.session import Session
@@ -170,8 +171,8 @@ def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
     script.write_text("import time\ntime.sleep(60)\n")
     seconds = []
     real = session_module.in_child
-    monkeypatch.setattr(session_module, "in_child", lambda work, limit, *rest: seconds.append(limit) or real(
-        work, min(limit, 0.5), *rest))
+    monkeypatch.setattr(session_module, "in_child", lambda work, limits: seconds.append(limits.seconds) or real(
+        work, children.Limits(0.5)))
     with pytest.raises(minify.NoFailure):
         minify.minify(str(script), limit=4.0)
     assert seconds and max(seconds) <= 2.0
@@ -179,6 +180,26 @@ def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
     with pytest.raises(minify.NoFailure):
         minify.minify(str(script), each=1.0)
     assert seconds[0] == 2.0
+
+
+def test_a_run_hangs_that_takes_much_longer_than_those_that_end(session):
+    session.each = 6.0
+    before = session.limits().seconds
+    for seconds in (0.1, 0.5, 0.2):
+        session.call(lambda seconds=seconds: time.sleep(seconds))
+    assert before == session.limits().seconds == 6.0
+    session.impatient = True
+    assert 2.5 <= session.limits().seconds < 6.0 and session.limits(9.0).seconds == 9.0
+    assert session.call(lambda: time.sleep(600)).failure.kind == "hang"
+
+
+def test_a_hang_in_a_capture_is_named_when_the_time_is_up(session):
+    """What it takes to name it is kept back of the time."""
+    text = "import firesteel as fs\n\n\ndef f(x):\n    return f'{x}'\n\n\nfs.check(f)(3)\n"
+    session.end = time.monotonic() + 10.0
+    session.reserve = 15.0
+    assert session.is_over
+    assert minify.faulty_expressions(session, text) == ["FORMAT_VALUE f'{x}'"]
 
 
 def test_failures_are_the_same_in_spite_of_names_and_sizes():

@@ -64,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
         if os.getpid() == process:  # a child that the program has forked comes by here too
             if recordings:
                 _write(recordings[0], written)
-            if arguments.summary:
+            elif written:
+                files = " and ".join(file for file in (arguments.report, arguments.json) if file is not None)
+                print(f"firesteel: the program did not import torch: nothing is written to {files}", file=sys.stderr)
+            if arguments.summary and (recordings or not written):
                 _summarise(recordings)
 
 

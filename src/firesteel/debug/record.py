@@ -40,6 +40,16 @@ class Stage:
     graph: int | None = None
 
 
+@dataclass
+class StageTotal:
+    """All runs of a stage together."""
+
+    name: str
+    kind: str
+    runs: int = 0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class GuardRecord:
     """Something that a compiled version relies on, and the line that made it rely on it."""
@@ -199,6 +209,10 @@ class Record:
     compilations: list[Compilation] = field(default_factory=list)
     graphs: list[GraphRecord] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
+    totals: dict[str, StageTotal] = field(default_factory=dict)
+    """For each stage and pass how often it ran, and how long."""
+    compiling: float = 0.0
+    """Seconds of all compilations."""
     breaks: list[BreakRecord] = field(default_factory=list)
     recompilations: list[Recompilation] = field(default_factory=list)
     plain: list[PlainRecord] = field(default_factory=list)

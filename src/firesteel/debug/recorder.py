@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import platform
+import sys
 import threading
 import time
 import types
@@ -17,7 +18,7 @@ import torch.fx
 
 from .. import config
 from ..capture.entries import BreakReason
-from ..errors import UserFrame, is_own_file
+from ..errors import GraphBreakError, UserFrame, is_own_file
 from ..events import Observer, Span
 from ..functional.graph import describe
 from ..runtime.nested_calls import callee, why_plain
@@ -39,6 +40,7 @@ from .record import (
     Record,
     Share,
     Stage,
+    StageTotal,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from ..runtime.units import Unit
 
 MOST_STAGES = 50_000
+"""Stretches of time that are kept one by one; `Record.totals` has all."""
 MOST_SAMPLES = 2_000
 """Of memory; of more, every other one goes."""
 LONGEST_TEXT = 400_000
@@ -155,10 +158,16 @@ class Recorder(Observer):
         seconds = span.ended - span.began
         if span.kind == "compile" and entry.compilation is not None:
             entry.compilation.seconds = seconds
+            self._refused(entry.compilation, sys.exc_info()[1])
             if entry.graph is None and entry.compilation.graph is not None:
                 entry.graph = self.record.graphs[entry.compilation.graph]
         if span.kind in ("compile", "graph"):
             self._sample()
+        total = self.record.totals.setdefault(f"{span.kind} {span.name}", StageTotal(span.name, span.kind))
+        total.runs += 1
+        total.seconds += seconds
+        if not stack:
+            self.record.compiling += seconds
         if len(self.record.stages) < MOST_STAGES:
             self.record.stages.append(Stage(
                 span.name, span.kind, span.began - self.began, seconds, len(stack), span.thread,
@@ -207,6 +216,12 @@ class Recorder(Observer):
             self._broken.add(unit.origin.code)
         if unit.start.index == 0 and entry.graph is not None:
             self._whole[unit.code] = (unit.name, place_of(unit.user_frame), operations_of(entry.graph.module))
+
+    def _refused(self, compilation: Compilation, error: BaseException | None) -> None:
+        """A function whose graph must be whole, and is not."""
+        if isinstance(error, GraphBreakError):
+            compilation.result = "fullgraph=True, and the graph would break"
+            self._breaks.append((BreakReason(error.reason, error.hint or "", error.frames), compilation.number))
 
     def _failed_guards(self, unit: Unit, failures: Sequence[FailedGuard]) -> None:
         records = tuple([FailedGuardRecord(failure.text, failure.before, failure.now, innermost(failure.frames))

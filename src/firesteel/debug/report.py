@@ -118,7 +118,6 @@ def is_library(file: str) -> bool:
 def tiles(record: Record) -> list[tuple[str, str, str]]:
     """The numbers at the head of the page: a value, what it is, and a kind for its colour."""
     kernels = [kernel for _, _, kernel in record.kernels()]
-    spent = sum(stage.seconds for stage in record.stages if stage.depth == 0)
     total = record.inside + record.outside
     shown = [
         (str(len(record.graphs)), "graph" if len(record.graphs) == 1 else "graphs", ""),
@@ -129,7 +128,7 @@ def tiles(record: Record) -> list[tuple[str, str, str]]:
          "" if not total else "good" if record.outside == 0 else "warn"),
         (str(sum(not kernel.is_call for kernel in kernels)), "kernels", ""),
         (str(sum(kernel.is_call for kernel in kernels)), "calls of ATen", ""),
-        (time_text(spent), f"compiling, of {time_text(record.seconds)}", ""),
+        (time_text(record.compiling), f"compiling, of {time_text(record.seconds)}", ""),
     ]
     return shown
 
@@ -364,6 +363,8 @@ def _data(record: Record, names: dict[int, str], share: float) -> dict[str, Any]
         "kernels": [_kernel(kernel, names[id(kernel)], graph.number, sources) for graph, _, kernel in record.kernels()],
         "stages": [[stage.name, stage.kind, round(stage.began, 6), round(stage.seconds, 6), stage.depth,
                     threads[stage.thread], stage.graph] for stage in sorted(stages, key=lambda stage: stage.began)],
+        "totals": [[total.name, total.kind, round(total.seconds, 6), total.runs] for total in sorted(
+            record.totals.values(), key=lambda total: -total.seconds) if total.kind in ("stage", "pass")],
         "compilations": [{
             "name": one.function, "where": _where(one.place), "seconds": one.seconds, "graph": one.graph,
             "again": one.is_again, "result": one.result, "count": len(one.guards),

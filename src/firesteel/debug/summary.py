@@ -13,12 +13,11 @@ def summary(record: Record) -> str:
     """What was recorded, the most telling first."""
     kernels = [kernel for _, _, kernel in record.kernels()]
     calls = sum(kernel.is_call for kernel in kernels)
-    spent = sum(stage.seconds for stage in record.stages if stage.depth == 0)
     total = record.inside + record.outside
     lines = [
         f"{_count(len(record.graphs), 'graph')}, {_count(len(record.breaks), 'break')}, "
         f"{_count(len(record.recompilations), 'recompilation')}, {_count(len(kernels) - calls, 'kernel')}, "
-        f"{_count(calls, 'call')} of ATen; compiling took {time_text(spent)}"]
+        f"{_count(calls, 'call')} of ATen; compiling took {time_text(record.compiling)}"]
     if total:
         lines.append(f"{percent(record.inside / total)} of {_count(total, 'operator')} inside of graphs")
     lines += _listed("Breaks", [
@@ -42,14 +41,11 @@ def summary(record: Record) -> str:
 
 
 def _stages(record: Record) -> list[str]:
-    times: dict[str, float] = {}
-    for stage in record.stages:
-        if stage.kind == "stage":
-            times[stage.name] = times.get(stage.name, 0.0) + stage.seconds
-    if not times:
+    totals = [total for total in record.totals.values() if total.kind == "stage"]
+    if not totals:
         return []
-    ordered = sorted(times.items(), key=lambda item: -item[1])[:MOST]
-    return ["Stages: " + ", ".join(f"{name} {time_text(seconds)}" for name, seconds in ordered)]
+    ordered = sorted(totals, key=lambda total: -total.seconds)[:MOST]
+    return ["Stages: " + ", ".join(f"{total.name} {time_text(total.seconds)}" for total in ordered)]
 
 
 def _listed(title: str, items: list[str]) -> list[str]:

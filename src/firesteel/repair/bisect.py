@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .children import in_child
+from .children import Limits, in_child
 from .failure import Failure
 from .guards import Stale, look_for_stale
 from .minify import Minified, headed, minify_tried
@@ -109,7 +109,7 @@ def bisect_text(session: Session, text: str, out: str, guards: bool = True) -> B
 
 def _has_gpu() -> bool:
     """Whether children can use a GPU. This process does not ask itself: what it has begun with a GPU, a child lacks."""
-    return not torch.cuda.is_initialized() and in_child(lambda _: torch.cuda.is_available(), 60.0).value is True
+    return not torch.cuda.is_initialized() and in_child(lambda _: torch.cuda.is_available(), Limits(60.0)).value is True
 
 
 def _minified(session: Session, text: str, first: Tried, out: str) -> Minified:
@@ -177,7 +177,7 @@ def _stale_in(session: Session, text: str) -> tuple[Stale | None, int, bool]:
             session.progress(f"guards: change {report[1] + 1} of {total}")
 
     while not session.is_over:
-        ended = in_child(work, session.left(math.inf), listen)
+        ended = in_child(work, session.limits(math.inf), listen)
         numbers = [report[1] for report in ended.reports if report[0] == "change"]
         if isinstance(ended.value, Stale):
             return ended.value, numbers[-1] + 1, True

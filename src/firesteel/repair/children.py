@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import pickle
 import select
@@ -25,6 +26,7 @@ from ..systems import process_library
 
 _SET_DEATH_SIGNAL = 1
 _LENGTH = struct.Struct("!Q")
+_LONGEST_SLEEP = 3600.0
 Report = Callable[[Any], None]
 """What a child calls to say where it is, so that it is known when it crashes."""
 
@@ -43,9 +45,21 @@ class Ended:
     text: str = ""
     """The end of what it printed."""
     seconds: float = 0.0
+    """How long it took, without the time in which other processes had its processor."""
 
 
-def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None = None) -> Ended:
+@dataclass(frozen=True)
+class Limits:
+    """When a child hangs. What other processes take of the processor is not counted, but for ``left``."""
+
+    seconds: float
+    quiet: float = math.inf
+    """Seconds without a report."""
+    left: float = math.inf
+    """Seconds by the clock."""
+
+
+def in_child(work: Callable[[Report], Any], limits: Limits, listen: Report | None = None) -> Ended:
     """Run something in a forked process. What it returns and reports is pickled."""
     if not hasattr(os, "fork"):
         raise UserCodeError("failures are made smaller in forked processes, which this system does not have",
@@ -63,20 +77,29 @@ def in_child(work: Callable[[Report], Any], limit: float, listen: Report | None 
         ended, status = Ended(), 0
         try:
             os.close(write)
-            _listen(read, pid, ended, began + limit, listen)
+            _listen(read, pid, ended, limits, listen)
         except BaseException:
             _kill(pid)  # before anything that a second Ctrl-C could interrupt
             raise
         finally:
             os.close(read)
+            ended.seconds = time.monotonic() - began - _waited(pid)
             status = _reap(pid)
         if os.WIFSIGNALED(status) and not ended.hangs and not ended.done:
             ended.signal = os.WTERMSIG(status)
         size = printed.seek(0, os.SEEK_END)
         printed.seek(max(0, size - 4000))
         ended.text = printed.read().decode(errors="replace")
-    ended.seconds = time.monotonic() - began
     return ended
+
+
+def _waited(pid: int) -> float:
+    """Seconds in which a process was ready to run and others had the processor, where the system says so (Linux)."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _end_with_parent(parent: int) -> None:
@@ -120,13 +143,21 @@ def _child(work: Callable[[Report], Any], read: int, write: int, printed: int) -
             os._exit(code)
 
 
-def _listen(read: int, pid: int, ended: Ended, end: float, listen: Report | None) -> None:
+def _listen(read: int, pid: int, ended: Ended, limits: Limits, listen: Report | None) -> None:
     received = b""
+    began = time.monotonic()
+    heard = 0.0
     while True:
-        ready, _, _ = select.select([read], [], [], max(0.0, end - time.monotonic()))
-        if not ready:
+        now = time.monotonic() - began
+        own = now - _waited(pid)
+        left = min(limits.seconds - own, limits.quiet - (own - heard), limits.left - now)
+        if left <= 0:
             ended.hangs = True
-            break
+            return
+        ready, _, _ = select.select([read], [], [], min(left, _LONGEST_SLEEP))
+        if not ready:
+            continue
+        heard = own
         part = os.read(read, 1 << 16)
         if not part:
             return

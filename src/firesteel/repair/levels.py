@@ -31,7 +31,7 @@ def scripts_behind(session: Session, text: str, after: str) -> list[str]:
         OBSERVERS.append(_Levels(report, after))
         execute(path, session.folder)
 
-    ended = in_child(child, session.left(session.each))
+    ended = in_child(child, session.limits())
     return list(dict.fromkeys(reversed([report for report in ended.reports if isinstance(report, str)])))
 
 

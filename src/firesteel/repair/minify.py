@@ -91,8 +91,8 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
                         "a script is needed that runs in plain PyTorch")
     session.progress(f"it fails: {first.failure}")
     # A run that fails is quick, and one that hangs shows it soon.
-    session.each = min(session.each, max(LEAST_LIMIT, 4 * first.seconds)) if first.failure.kind != "hang" \
-        else min(session.each, LEAST_LIMIT)
+    session.impatient = first.failure.kind == "hang"
+    session.each = min(session.each, LEAST_LIMIT if session.impatient else max(LEAST_LIMIT, 4 * first.seconds))
     chosen, level, failure = choose(session, text, first, after)
     chosen = _seeded(session, chosen, failure)
     shrinker = Shrinker(chosen, lambda candidate: _is_same(session, candidate, failure),
@@ -109,7 +109,8 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
     result = Minified(headed(small, final), final, level, session.tried, time.monotonic() - began, out)
     with open(out, "w", encoding="utf-8") as file:
         file.write(result.text)
-    result.confirmed = confirm(out, final, max(5.0, session.left(max(30.0, 4 * session.each))))
+    left = min(max(30.0, 4 * session.each), session.end - time.monotonic())
+    result.confirmed = confirm(out, final, max(5.0, left))
     return result
 
 
@@ -186,7 +187,7 @@ def values_in(session: Session, text: str) -> Mapping[str, str]:
         session.prepare()
         return local_sources(path, name, lambda: execute(path, session.folder))
 
-    ended = in_child(child, session.left(session.each))
+    ended = in_child(child, session.limits())
     return ended.value if isinstance(ended.value, dict) else {}
 
 
@@ -203,7 +204,7 @@ def refined(session: Session, text: str, failure: Failure) -> Failure:
     if wrong is not None and found.stage not in ("guards", "fake tensors"):
         return replace(found, stage="fake tensors", operators=(wrong.operator,), line=wrong.line or found.line,
                        message=f"{found.message} ({wrong.text})")
-    if found.stage == "capture" and not session.is_over:
+    if found.stage == "capture":
         found = replace(found, operators=(*found.operators, *faulty_expressions(session, text)))
         return replace(found, line=found.line or last_line(text))
     known = [name for name in found.operators if not left or _among(name, left)]
@@ -256,7 +257,7 @@ def operators_left(session: Session, text: str) -> tuple[list[str], Misjudged | 
         names = list(dict.fromkeys(name for name, _ in check.calls if name not in _TRIVIAL))
         return names, check.found[0] if check.found else None
 
-    ended = in_child(child, session.left(session.each))
+    ended = in_child(child, session.limits())
     return ended.value if isinstance(ended.value, tuple) else ([], None)
 
 
@@ -266,15 +267,14 @@ def faulty_expressions(session: Session, text: str) -> list[str]:
     Each with the name of its opcode. Where there is none, the opcodes that are left of the function.
     """
     tree = ast.parse(text)
-    mended = []
     for at in plain_places(tree):
-        if session.is_over:
+        if time.monotonic() > session.end - session.reserve / 3:
             break
         candidate = copy.deepcopy(tree)
-        named = make_plain(candidate, at)
+        name, expression = make_plain(candidate, at)
         if session.failure(edits.source(candidate)) is None:
-            mended.append((len(named[1]), f"{named[0]} {named[1]}"))
-    return [name for _, name in sorted(mended)[:1]] or opcodes_of(tree)
+            return [f"{name} {expression}"]  # small ones come first
+    return opcodes_of(tree)
 
 
 _TRIVIAL = frozenset({"aten.detach.default", "aten.alias.default", "aten.t.default", "aten.ones_like.default",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import tempfile
@@ -16,13 +17,17 @@ import torch
 
 from .. import config
 from ..events import OBSERVERS, Observer
-from .children import Ended, in_child
+from .children import Ended, Limits, in_child
 from .failure import PROGRAM, RUN, Failure
 from .probe import execute, failure_of
 
 Progress = Callable[[str], None]
 LEAST = 1.0
 """Seconds that a script has even when the time is up: less shows nothing."""
+QUICK, PATIENCE = 1.5, 5.0
+"""A run hangs that takes as many seconds at least, and as many times what the longest run took that ended."""
+ENOUGH = 3
+"""Runs that end, after which that is known."""
 RESERVE = 15.0
 """Seconds for naming what is at fault in the smallest script, and for running that with plain python."""
 
@@ -54,6 +59,9 @@ class Session:
         self.folder = folder
         self.progress = progress
         self.tried = 0
+        self.impatient = False
+        """Whether a run hangs that takes much longer than those that end."""
+        self._lengths: list[float] = []
         self._work = tempfile.TemporaryDirectory()
         self._known: dict[str, Failure | None] = {}
 
@@ -66,9 +74,13 @@ class Session:
         """Whether the time is up, but for what it takes to say what was found."""
         return time.monotonic() >= self.end - self.reserve
 
-    def left(self, limit: float) -> float:
-        """As many of these seconds as there are left."""
-        return max(LEAST, min(limit, self.end - time.monotonic()))
+    def limits(self, seconds: float | None = None, quiet: float = math.inf) -> Limits:
+        """For a child that has so many seconds; as many as every run has where that is left out."""
+        if seconds is None:
+            seconds = self.each
+            if self.impatient and len(self._lengths) >= ENOUGH:
+                seconds = min(seconds, max(QUICK, PATIENCE * max(self._lengths)))
+        return Limits(seconds, quiet, max(LEAST, self.end - time.monotonic()))
 
     def run(self, text: str, look: bool = False, limit: float | None = None) -> Tried:
         """Run a script; with ``look`` its graphs and functions become scripts too."""
@@ -89,16 +101,18 @@ class Session:
                 OBSERVERS.append(Graphs(report))
             return failure_of(work, report, differs)
 
-        limit = self.left(limit or self.each)
-        ended = in_child(child, limit)
+        limits = self.limits(limit, self.each)
+        ended = in_child(child, limits)
+        if ended.done:
+            self._lengths.append(ended.seconds)
         functions = []
         if look and os.path.isdir(scripts):
             for name in sorted(os.listdir(scripts)):
                 with open(os.path.join(scripts, name), encoding="utf-8") as file:
                     functions.append(file.read())
         graphs = [report[1] for report in ended.reports if report[0] == "graph"]
-        return Tried(failure_behind(ended, limit), ended.seconds, tuple(dict.fromkeys(graphs)),
-                     tuple(functions), ended.text)
+        failure = failure_behind(ended, min(limits.seconds, limits.quiet))
+        return Tried(failure, ended.seconds, tuple(dict.fromkeys(graphs)), tuple(functions), ended.text)
 
     def prepare(self) -> None:
         """The first that a child does."""

@@ -29,18 +29,12 @@ const showStages = (data) => {
     flame.replaceChildren(...nodes);
     byId("stage-note").textContent = alone ? "One of " + plural(roots.length, "compilation") + ", " + ms(total) : plural(roots.length, "compilation") + ", " + ms(total) + " together";
   };
-  const totals = new Map();
-  for (const root of roots) for (const [name, kind, , seconds] of root.stages) {
-    if (kind === "compile" || kind === "graph") continue;
-    const key = kind + " " + name, known = totals.get(key) || {name, kind, seconds: 0, count: 0};
-    known.seconds += seconds; known.count += 1; totals.set(key, known);
-  }
-  const rows = [...totals.values()].sort((a, b) => b.seconds - a.seconds).slice(0, 40);
+  const rows = data.totals.slice(0, 40).map(([name, kind, seconds, count]) => ({name, kind, seconds, count}));
   if (!rows.length) { byId("stage-note").textContent = "Nothing was compiled."; return; }
   byId("stage-table").append(el("tr", {}, el("th", {textContent: "stage"}), el("th", {className: "num", textContent: "time"}), el("th", {className: "num", textContent: "runs"}), el("th")));
   for (const row of rows) {
     const bar = el("span", {className: "bar"});
-    bar.style.width = (10 * row.seconds / rows[0].seconds).toFixed(2) + "rem";
+    bar.style.width = "calc(var(--longest) * " + (row.seconds / rows[0].seconds).toFixed(3) + ")";
     byId("stage-table").append(el("tr", {}, el("td", {}, el("code", {textContent: row.name}), row.kind === "pass" ? dim(" pass") : ""), el("td", {className: "num", textContent: ms(row.seconds)}), el("td", {className: "num", textContent: row.count}), el("td", {}, bar)));
   }
   draw();
