@@ -1,4 +1,5 @@
-"""What not every operating system has: forks, one C library that all of the process shares, files that can be written.
+"""What not every operating system has: forks, groups of processes, one C library that all of the process shares, files
+that can be written.
 
 Nothing else in the package calls `os.register_at_fork` or opens the process itself as a library.
 """
@@ -9,8 +10,10 @@ import contextlib
 import ctypes
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 
 def at_fork(*, before: Callable[[], object] | None = None, after_in_parent: Callable[[], object] | None = None,
@@ -20,6 +23,18 @@ def at_fork(*, before: Callable[[], object] | None = None, after_in_parent: Call
     if register is not None:
         given = {"before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child}
         register(**{when: function for when, function in given.items() if function is not None})
+
+
+def own_group() -> dict[str, Any]:
+    """Arguments of `subprocess.Popen` for a process whose group `kill_group` can end."""
+    return {"process_group": 0} if hasattr(os, "killpg") else {}
+
+
+def kill_group(pid: int) -> None:
+    """End all processes of a group at once, if there are any; nothing on systems without groups."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or nothing is left
+            os.killpg(pid, signal.SIGKILL)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -121,7 +122,8 @@ class Server:
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.connections: list[socket.socket] = []
         self.behave = behave
-        threading.Thread(target=self.run, daemon=True).start()
+        self.threads = [threading.Thread(target=self.run, daemon=True)]
+        self.threads[0].start()
 
     @property
     def url(self) -> str:
@@ -134,7 +136,8 @@ class Server:
             except OSError:
                 return
             self.connections.append(connection)
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+            self.threads.append(threading.Thread(target=self.serve, args=(connection,), daemon=True))
+            self.threads[-1].start()
 
     def serve(self, connection: socket.socket) -> None:
         try:
@@ -144,7 +147,12 @@ class Server:
 
     def close(self) -> None:
         for each in (self.listening, *self.connections):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # those who wait in it go on
             each.close()
+        for thread in self.threads:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in self.threads)
 
 
 def says(text: bytes, at_once: bool = True) -> Callable[[socket.socket], None]:

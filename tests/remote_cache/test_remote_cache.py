@@ -185,6 +185,18 @@ def test_what_waits_for_being_sent_is_bounded(store, monkeypatch):
         assert time.monotonic() - began < 0.5
 
 
+def test_the_thread_that_sends_ends_and_begins_again(store, monkeypatch):
+    monkeypatch.setattr(remote_cache, "IDLE", 0.02)
+    for number in range(3):
+        put("plan", digest(number), b"data")
+        assert remote_cache.flush(5.0) and len(store) == number + 1
+        (remote,) = remote_cache._remotes.values()
+        deadline = time.monotonic() + 10
+        while remote.writer is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_only_what_is_of_use_elsewhere_is_sent(store):
     put("test", KEY, b"data", shared=False)
     put("test", digest("large"), b"x" * (remote_cache.LONGEST_ENTRY + 1))

@@ -37,6 +37,8 @@ STRIKES = 3
 """So many slow looks in a row, or wrong entries at all, and the store is left alone."""
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0
 """For how many seconds, at first and at most."""
+IDLE = 1.0
+"""For how many seconds the thread that sends waits for more before it ends."""
 FLUSH = 2.0
 """How many timeouts the end of the program may wait for what is still to be sent."""
 
@@ -220,7 +222,9 @@ class _Remote:
             with self.lock:
                 while not self.queue:
                     self.sent.set()
-                    self.queued.wait()
+                    if not self.queued.wait(IDLE) and not self.queue:
+                        self.writer = None
+                        return
                 name, content = self.queue.popleft()
                 self.queued_bytes -= len(content)
             if self.is_paused():

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UserCodeError
-from ..systems import process_library
+from ..systems import kill_group, own_group, process_library
 
 _SET_DEATH_SIGNAL = 1
 _LENGTH = struct.Struct("!Q")
@@ -178,9 +178,9 @@ def _listen(read: int, pid: int, ended: Ended, limits: Limits, listen: Report | 
 
 def _kill(pid: int) -> None:
     """End a child with all that it has started."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has no group yet, or nothing is left
-            kill(pid, signal.SIGKILL)
+    kill_group(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _reap(pid: int) -> int:
@@ -193,8 +193,7 @@ def _reap(pid: int) -> int:
     else:
         _kill(pid)
         _, status = os.waitpid(pid, 0)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+    kill_group(pid)
     return status
 
 
@@ -203,14 +202,13 @@ def run_python(arguments: Sequence[str], limit: float, folder: str) -> tuple[int
     in time, and what it wrote on stderr."""
     with tempfile.TemporaryFile() as errors:  # a pipe would stay open as long as anything that was started goes on
         process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=errors, cwd=folder, process_group=0)
+                                   stderr=errors, cwd=folder, **own_group())
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
             return None, ""
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
             process.kill()
             process.wait()
         errors.seek(0)

@@ -43,9 +43,9 @@ def out_dtype(operator: Any, op: Any, output_dtype: torch.dtype, *args: Any) -> 
     """The result of an operator on arguments of the promoted dtype, in the dtype that is asked for."""
     if not isinstance(op, torch_compat.OpOverload) or op.name() not in _WIDENED:
         left_to_torch()
-    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    if output_dtype is torch.int32 and op.name() == "aten::mm" and \
-            all([tensor.dtype is torch.int8 and not lies_on_host(tensor) for tensor in tensors]):
+    others = [arg for arg in args if isinstance(arg, torch.Tensor)
+              and (arg.dtype is not torch.int8 or lies_on_host(arg))]
+    if output_dtype is torch.int32 and op.name() == "aten::mm" and not others:
         return torch_compat.product_of_bytes(*args)
     promoted = _widest(output_dtype, args)
     if promoted is torch.bool:
