@@ -204,3 +204,32 @@ def test_more_than_is_answered_loads_the_real_compiler_and_stays_answered():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_class_that_is_decorated_stays_that_class():
+    with fs.installed():
+        @torch.compile(fullgraph=True)
+        class Scaled(torch.nn.Module):
+            def __init__(self, size):
+                super().__init__()
+                self.linear = torch.nn.Linear(size, size)
+
+            def forward(self, x, scale=1.0):
+                return self.linear(x) * scale + torch.compiler.is_compiling()
+
+        @torch.compile(fullgraph=True)
+        class Adds:
+            def __call__(self, x):
+                return x + torch.compiler.is_compiling()
+
+        @torch.compile
+        class Plain:
+            pass
+
+    for size in (2, 3):
+        module, x = Scaled(size), torch.randn(4, size)
+        result = module(x, scale=2.0)
+        torch.testing.assert_close(result, module.linear(x) * 2 + 1)
+        result.sum().backward()
+        assert type(module) is Scaled and module.linear.weight.grad is not None
+    assert Adds()(torch.zeros(2)).tolist() == [1, 1] and type(Plain()) is Plain

@@ -53,8 +53,8 @@ class Limits:
     """When a child hangs. What other processes take of the processor is not counted, but for ``left``."""
 
     seconds: float
-    quiet: float = math.inf
-    """Seconds without a report."""
+    quiet: Callable[[Any], float] = lambda _: math.inf
+    """Seconds without a report, given the last one."""
     left: float = math.inf
     """Seconds by the clock."""
 
@@ -146,11 +146,11 @@ def _child(work: Callable[[Report], Any], read: int, write: int, printed: int) -
 def _listen(read: int, pid: int, ended: Ended, limits: Limits, listen: Report | None) -> None:
     received = b""
     began = time.monotonic()
-    heard = 0.0
+    heard, last = 0.0, None
     while True:
         now = time.monotonic() - began
         own = now - _waited(pid)
-        left = min(limits.seconds - own, limits.quiet - (own - heard), limits.left - now)
+        left = min(limits.seconds - own, limits.quiet(last) - (own - heard), limits.left - now)
         if left <= 0:
             ended.hangs = True
             return
@@ -172,6 +172,7 @@ def _listen(read: int, pid: int, ended: Ended, limits: Limits, listen: Report | 
                 ended.value, ended.done = value, True
                 return
             ended.reports.append(value)
+            last = value
             if listen is not None:
                 listen(value)
 

@@ -49,6 +49,11 @@ class Stages(Observer):
             pass
         self.report(("stage", stage_name(stack[-1]) if stack else RUN))
 
+    def note(self, kind: str, /, **what: Any) -> None:
+        if kind == "kernel made":
+            stack = self.open.get(threading.get_ident())
+            self.report(("stage", stage_name(stack[-1]) if stack else RUN))  # it goes on
+
     def stage_of(self, error: BaseException) -> str:
         """The stage that raised an error."""
         for known, stage in self.failed:

@@ -24,7 +24,7 @@ from .probe import execute, failure_of
 Progress = Callable[[str], None]
 LEAST = 1.0
 """Seconds that a script has even when the time is up: less shows nothing."""
-QUICK, PATIENCE = 1.5, 5.0
+QUICK, PATIENCE = 1.0, 5.0
 """A run hangs that takes as many seconds at least, and as many times what the longest run took that ended."""
 ENOUGH = 3
 """Runs that end, after which that is known."""
@@ -74,13 +74,18 @@ class Session:
         """Whether the time is up, but for what it takes to say what was found."""
         return time.monotonic() >= self.end - self.reserve
 
-    def limits(self, seconds: float | None = None, quiet: float = math.inf) -> Limits:
+    def limits(self, seconds: float | None = None) -> Limits:
         """For a child that has so many seconds; as many as every run has where that is left out."""
         if seconds is None:
             seconds = self.each
             if self.impatient and len(self._lengths) >= ENOUGH:
                 seconds = min(seconds, max(QUICK, PATIENCE * max(self._lengths)))
-        return Limits(seconds, quiet, max(LEAST, self.end - time.monotonic()))
+        return Limits(seconds, self._quiet, max(LEAST, self.end - time.monotonic()))
+
+    def _quiet(self, report: Any) -> float:
+        """Seconds without a word after this one: a stage has less than a program, which may do anything."""
+        is_stage = report is not None and report[0] == "stage" and report[1] not in (PROGRAM, RUN)
+        return self.each / 3 if is_stage else self.each
 
     def run(self, text: str, look: bool = False, limit: float | None = None) -> Tried:
         """Run a script; with ``look`` its graphs and functions become scripts too."""
@@ -101,7 +106,7 @@ class Session:
                 OBSERVERS.append(Graphs(report))
             return failure_of(work, report, differs)
 
-        limits = self.limits(limit, self.each)
+        limits = self.limits(limit)
         ended = in_child(child, limits)
         if ended.done:
             self._lengths.append(ended.seconds)
@@ -111,7 +116,7 @@ class Session:
                 with open(os.path.join(scripts, name), encoding="utf-8") as file:
                     functions.append(file.read())
         graphs = [report[1] for report in ended.reports if report[0] == "graph"]
-        failure = failure_behind(ended, min(limits.seconds, limits.quiet))
+        failure = failure_behind(ended, limits.seconds)
         return Tried(failure, ended.seconds, tuple(dict.fromkeys(graphs)), tuple(functions), ended.text)
 
     def prepare(self) -> None:
@@ -179,7 +184,8 @@ def failure_behind(ended: Ended, limit: float) -> Failure | None:
     operators = tuple(stages[-1][2]) if stages and len(stages[-1]) > 2 else ()
     wrong = [report[1:] for report in ended.reports if report[0] == "differs"]
     if ended.hangs:
-        failure = Failure("hang", stage, "hang", f"it does not end within {limit:g} s", operators=operators)
+        failure = Failure("hang", stage, "hang", f"it does not end within {min(limit, ended.seconds):.2g} s",
+                          operators=operators)
     elif ended.signal is not None:
         name = signal.Signals(ended.signal).name
         failure = Failure("crash", stage, name, f"the process is ended by {name}", operators=operators)

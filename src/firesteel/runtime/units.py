@@ -431,7 +431,8 @@ class Unit:
             script = function_script(self.code, error.__cause__ or error)
             if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
-            warn(f"{error}\n  This function runs uncompiled." + (f"\n  {how_to_report(script)}" if script else "")
+            shown = f"\n  {script} fails in the same way; firesteel minify makes it smaller" if script else ""
+            warn(f"{error}\n  This function runs uncompiled.{shown}"
                  + (traceback_text(error) if config.verbose else ""))
             self.given_up = f"the backend failed: {error.reason}"
             return None

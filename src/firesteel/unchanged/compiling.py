@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,8 @@ def compile_one(target: Any, how: dict[str, Any]) -> Any:
     """Compile under options that have been translated; a module is wrapped as torch wraps it."""
     import torch
 
+    if isinstance(target, type):
+        return _with_compiled_calls(target, how)
     if not isinstance(target, torch.nn.Module):
         return fs_compile(target, **how)
     from .optimized_module import OptimizedModule
@@ -58,6 +61,14 @@ def compile_one(target: Any, how: dict[str, Any]) -> Any:
         target = target._orig_mod
     twin = fs_compile(target, **how)
     return target if twin is target else OptimizedModule(target, how, twin)
+
+
+def _with_compiled_calls(kind: type, how: dict[str, Any]) -> type:
+    """A class that somebody has decorated: calls of its objects are compiled, and it stays the same class."""
+    call = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
+    if isinstance(call, types.FunctionType):
+        kind.__call__ = fs_compile(call, **how)  # type: ignore[operator]
+    return kind
 
 
 def _translated(backend: Any, mode: Any, options: Any, given: dict[str, Any]) -> dict[str, Any]:
