@@ -67,7 +67,7 @@ def _with_compiled_calls(kind: type, how: dict[str, Any]) -> type:
     """A class that somebody has decorated: calls of its objects are compiled, and it stays the same class."""
     call = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
     if isinstance(call, types.FunctionType):
-        kind.__call__ = fs_compile(call, **how)  # type: ignore[operator]
+        kind.__call__ = fs_compile(call, **how)  # type: ignore[method-assign]
     return kind
 
 
