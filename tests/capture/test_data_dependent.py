@@ -359,7 +359,7 @@ def test_one_graph_even_if_assumptions_fail() -> None:
 
 def test_a_branch_breaks_and_says_what_would_help() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        n = x[0].item()
+        n = (x[0] * 1).item()
         if n > 5:
             return x * 2
         return x + n

@@ -27,6 +27,7 @@ from .bytecode.instructions import Instruction, decode
 from .bytecode.liveness import live_locals, own_variables, reads_variables_of_frames
 from .covered_lines import covered_lines
 from .dynamism import DECLARED, Dynamism, check_demands, layout_guards, name_symbols
+from .early_numbers import check_needed
 from .entries import BreakReason, Entry, Start, parameters_of
 from .entry_code import EntryCode, parameter_name
 from .entry_logs import log_entry
@@ -39,7 +40,16 @@ from .kept_alive import kept_alive
 from .opcodes import HANDLERS
 from .raising_steps import raised_under, rely_on
 from .reliance import guard_reliance
-from .signals import GraphBreak, NotConstant, Restart, SkipFrame, StaticNeeded, UserRaise, is_about_views
+from .signals import (
+    GraphBreak,
+    NotConstant,
+    NumbersNeeded,
+    Restart,
+    SkipFrame,
+    StaticNeeded,
+    UserRaise,
+    is_about_views,
+)
 from .source import ClosureSource, LocalSource
 from .steps import calls_python, emit_step, of_class, pops_of
 from .tensor_subclasses import check_linked_wrappers, note_changed_wrappers
@@ -63,7 +73,7 @@ class Capture:
     """One attempt to capture a unit with given arguments."""
 
     def __init__(self, unit: Unit, args: tuple[Any, ...], known_break: Restart | None,
-                 static: frozenset[tuple[str, int]]) -> None:
+                 static: frozenset[tuple[str, int]], early: frozenset[str]) -> None:
         self.unit = unit
         self.args = args
         self.known_break = known_break
@@ -72,6 +82,7 @@ class Capture:
         self.tx = Tracer(self.fake, Dynamism.of(unit.compiler.dynamic, unit.learned, static, unit.suspects,
                                                 self.declared), unit.compiler)
         self.tx.resumed = unit.start.index > 0
+        self.tx.early_numbers.wanted = early
         self.tx.refused = () if unit.compiler.fullgraph else unit.refused
         self.tx.unsettled = frozenset() if unit.compiler.fullgraph else frozenset(
             name for (name, content), count in unit.origin.unsettled.items() if count >= CONSTANT_CONTENTS[content])
@@ -188,6 +199,7 @@ class Capture:
                 if outcome is not None:
                     return self.finish_with_return(outcome)
                 continue
+            check_needed(tx, self.unit, cause)
             if not hasattr(cause, "frames"):
                 cause.frames = self.error_frames(cause)  # type: ignore[attr-defined]
                 cause.__traceback__ = cause.__context__ = None  # they would keep all values of this capture alive
@@ -628,10 +640,11 @@ def _capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
     started = time.perf_counter()
     known_break: Restart | None = None
     static: frozenset[tuple[str, int]] = frozenset()
+    early: frozenset[str] = frozenset()
     with InterpreterSettings(), torch_compat.without_user_packing():
         for _ in range(10_000):
             state = GlobalState.current()
-            attempt = Capture(unit, args, known_break, static)
+            attempt = Capture(unit, args, known_break, static, early)
             try:
                 try:
                     with span("capture"), attempt.fake:
@@ -650,6 +663,9 @@ def _capture(unit: Unit, args: tuple[Any, ...]) -> Entry:
             except StaticNeeded as needed:
                 attempt.check_demanded(needed)
                 static |= needed.sizes
+                continue
+            except NumbersNeeded as needed_numbers:
+                early |= needed_numbers.names
                 continue
             finally:
                 attempt.release()

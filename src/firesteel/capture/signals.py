@@ -60,6 +60,14 @@ class StaticNeeded(Exception):
         self.operation = operation
 
 
+class NumbersNeeded(Exception):
+    """Begin the capture again with these numbers, which are in tensors among the arguments, as inputs of the graph."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
 class NotConstant(Exception):
     """A value that is not known at capture time was asked for its Python value."""
 

@@ -364,6 +364,20 @@ class SizeSource(_Derived):
 
 
 @_source
+class ElementSource(_Derived):
+    """The number that is a tensor's only element, or the one at a place."""
+
+    path: tuple[int, ...]
+
+    def code(self, base: str, constant: Any) -> str:
+        return f"{base}[{', '.join(map(str, self.path))}].item()" if self.path else f"{base}.item()"
+
+    @property
+    def name(self) -> str:
+        return self.code(self.parent.name, None)
+
+
+@_source
 class DerivedSizeSource(_Derived):
     """The number that a size is made of, where the size is declared to be ``scale*number + offset``."""
 

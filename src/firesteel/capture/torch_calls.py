@@ -367,9 +367,14 @@ def tensor_list(tx: Tracer, tensor: TensorValue, shape: list[int]) -> ListValue:
         if len(path) < len(shape):
             return ListValue([part((*path, index)) for index in range(shape[len(path)])])
         place = "".join(f"[{index}]" for index in path)
+        early = tx.early_numbers.input(tx, tensor, path)
+        if early is not None:
+            return early
         symbol = new_number(tx.fake, tensor.fake, f"{tensor.node.name}{place}.item()")
         tx.number_nodes.place(symbol, node, None, *path)
-        return tx.symbols.number(symbol)
+        number = tx.symbols.number(symbol)
+        tx.early_numbers.note(tx, tensor, path, number)
+        return number
 
     return part(())  # type: ignore[return-value]
 

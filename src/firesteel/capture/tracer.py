@@ -39,6 +39,7 @@ from .branch_copies import Branches
 from .cached_functions import CachedCalls
 from .checkpointing import Checkpoints
 from .dynamism import Dynamism
+from .early_numbers import EarlyNumbers
 from .effects import Effects
 from .graph import GraphBuilder
 from .guards import Guard, GuardSet, has_at, hold, is_constant_key, keys_of, same_constant, stamp_condition
@@ -122,6 +123,7 @@ class Tracer:
         fake.name_of = self.name_of
         self.symbols = Symbols(self, dynamism)
         self.number_nodes = NumberNodes(self)
+        self.early_numbers = EarlyNumbers()
         # how many of the environment's checks have become assertions, and the places where they must not
         self.asserted = 0
         self.refused: Collection[str] = ()

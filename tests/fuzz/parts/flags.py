@@ -22,12 +22,20 @@ FLAGS = (
     "(r.detach() + 30 * bad > 20).all()", "any([(bad > 0.5).any(), (c > 1e9).any()])", "(c < 2 * bad).sum() > 0",
     "(c < 2 * bad).sum().item() >= 1", "all((t < 1e9).all() for t in (a, b, bad))", "3 in [bad * 3, c.sum()]",
     "torch.count_nonzero(bad) < 1", "torch.allclose(bad, bad * 0)", "(bad > 0.5).numpy().any()",
-    "bad.nonzero().shape[0] == 0", "bad.sum() > 0",
+    "bad.nonzero().shape[0] == 0", "bad.sum() > 0", "bad", "bad.item() > 0.5", "int(bad.item())", "c[0].item() > 1",
+    "[0, 3][bad.long()]", "len(range(int(bad.item()) * 2))", "c.tolist()[1] < 5", "f'{bad.item():.0f}' == '1'",
+    "{0: 0, 1: 2}[int(bad)]", "k", "k.item() > 2", "[0, 1, 0, 2][k]", "len(range(k.item() - 1))",
+    "counted[0] > k.item()",
 )  # fmt: skip
 RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))")
 
 
+WRITES = ("k += 1", "counted[0] += 1", "k.copy_(c[0])", "bad.view(1)[0] = 1 - bad.item()")
+
+
 def _line(dice: Dice, number: int) -> str:
+    if dice.chance(0.06):
+        return dice.choice(WRITES)
     return dice.choice(RANDOM) if dice.chance(0.15) else statement(dice, number)
 
 
@@ -71,15 +79,19 @@ def generate(seed: int) -> Program:
         lines += [_line(dice, 10 * (at + 1) + 8) for _ in range(dice.below(2))]
     memory = dice.choice(MEMORY)
     leaf = ".requires_grad_()" if dice.chance(0.3) else ""
+    number = dice.weighted(((4, "torch.tensor(int(2 * bad)), torch.tensor([2]), []"),
+                            (1, "torch.tensor(1), torch.tensor([int(bad)]), []")))
+    if dice.chance(0.3):
+        number = "*(lambda t: (t[0], t))(torch.tensor([int(2 * bad), 1])), []"
     outcomes = dice.choice(((0, 0, 1, 0, 1, 1, 0), (1, 0, 0, 0, 1), (0, 1, 1, 1, 0), (1, 1, 0, 1, 0, 0, 1), (0, 0, 0)))
     result = dice.choice(("r", "r, a", "b", "mask", "r, c * 1", "r, mask, names"))
     source = "\n".join([
         "import torch", "import torch.nn.functional as F", "", "",
         "def asked(t):", "    if (t > 0.5).any():", "        return True", "    return False", "", "",
-        "def fn(a, b, c, w, bad, names):", "    r = w * 2", "    mask = c > 0",
+        "def fn(a, b, c, w, bad, k, counted, names):", "    r = w * 2", "    mask = c > 0",
         *(f"    {line}" for line in lines), f"    return {result}", "", "",
         "def call(bad):", "    torch.manual_seed(3)", "    base = torch.arange(6.0)", f"    a, b = {memory}",
-        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), []), {{}}", "", "",
+        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), {number}), {{}}", "", "",
         "def make():", f"    return fn, [call(float(bad)) for bad in {outcomes}], lambda index: None, lambda: {{}}", "",
     ])  # fmt: skip
     return Program(seed, source)

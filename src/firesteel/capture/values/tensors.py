@@ -109,12 +109,15 @@ class TensorValue(Value):
 
     def truth(self, tx: Tracer) -> bool:
         from ..assumed_branches import assumed_truth  # few programs ask
+        from ..early_numbers import number_of_argument
 
         known = self.known_truth()
         if known is None:
             known = assumed_truth(tx, self)
         if known is not None:
             return known
+        if (number := number_of_argument(tx, self)) is not None:
+            return tx.truth(number)
         if tx.frames and tx.frames[-1].user_frame().is_loop:
             raise GraphBreak("a loop depends on the value of a tensor",
                              "use fs.while_loop; otherwise the graph ends in every round")
@@ -315,16 +318,18 @@ class TensorValue(Value):
         """The value of the only element: a number that the graph reads."""
         if self.fake.dtype.is_complex:
             raise GraphBreak("a complex number in a tensor is read")
-        known = self.known_number(tx)
+        known = self.known_number(tx) or tx.early_numbers.input(tx, self)
         if known is not None:
             return known
         element = tx.number_nodes.element(self)
         if element is None:
             number = tx.call_torch("item", [self], {})
             self._bound(tx, number)
-            return number
-        return tx.number_nodes.elements.get(element) or \
-            tx.number_nodes.elements.setdefault(element, tx.call_torch("item", [self], {}))
+        else:
+            number = tx.number_nodes.elements.get(element) or \
+                tx.number_nodes.elements.setdefault(element, tx.call_torch("item", [self], {}))
+        tx.early_numbers.note(tx, self, (), number)
+        return number
 
     def _bound(self, tx: Tracer, number: Value) -> None:
         """What is known of an integer for all data: where a maximum is, it is inside of its dimension."""
@@ -373,6 +378,10 @@ class TensorValue(Value):
         return tx.tensor_list(self, shape)
 
     def as_index(self, tx: Tracer) -> Any:
+        from ..early_numbers import number_of_argument  # few programs ask
+
+        if number_of_argument(tx, self) is not None:
+            return tx.constant_of(self.number(tx, "__index__"))
         raise GraphBreak("a tensor as an index into a Python sequence needs its value",
                          "index with a Python int, or stack the sequence into a tensor and index that")
 
