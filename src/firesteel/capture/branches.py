@@ -235,6 +235,27 @@ class _Branch:
         return values
 
 
+def choose(tx: Tracer, condition: TensorValue, one: TensorValue, other: TensorValue) -> Value | None:
+    """``one if condition else other`` of two numbers in tensors as one operation; None where more than that differs.
+
+    What stands for them is a copy. Gradients are left to Python: the one that is not chosen has none, where an
+    operation would give it zeros, and pass them on. So are functions that a transform is applied to: vmap asks for a
+    decision, and refuses it.
+    """
+    history = torch.is_grad_enabled() and (one.fake.requires_grad or other.fake.requires_grad)
+    if one is other or history or one.fake.dim() or other.fake.dim() or tx.effects.changes is not None:
+        return None
+    try:
+        _check_pair(tx, one, other)
+    except GraphBreak:
+        return None
+    result = tx.call_torch("where", [one, condition, other], {}).realize()
+    assert isinstance(result, TensorValue)
+    for value in (one, other):
+        tx.branches.copies.append(Copy(tx.root_step, result.fake, value.fake, torch_compat.version_of(value.fake)))
+    return result
+
+
 class _Result(Value):
     """Stands for a result of the cond until that is there."""
 

@@ -80,11 +80,26 @@ def _extreme(function: Any, symbol: str) -> Handler:
                 best = best_key = number_rules.apply(tx, function, [best, item])
                 continue
             item_key = item if key is None else tx.call(key, [item], {})
-            if tx.truth(tx.compare(symbol, item_key, best_key)):
+            better = tx.compare(symbol, item_key, best_key)
+            if key is None and (chosen := _chosen_tensor(tx, better, item, best)) is not None:
+                best = best_key = chosen
+                continue
+            if tx.truth(better):
                 best, best_key = item, item_key
         return best
 
     return call
+
+
+def _chosen_tensor(tx: Tracer, better: Value, item: Value, best: Value) -> Value | None:
+    """The larger or smaller of two tensors, where data decides which that is; None where it is decided now."""
+    better, item, best = better.realize(), item.realize(), best.realize()
+    if not (isinstance(better, TensorValue) and isinstance(item, TensorValue) and isinstance(best, TensorValue)) \
+            or better.known_truth() is not None:
+        return None
+    from .branches import choose  # few programs need it
+
+    return choose(tx, better, item, best)
 
 
 def _of_one_type(one: Value, two: Value) -> bool:

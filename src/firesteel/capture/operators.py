@@ -486,9 +486,18 @@ def same_object(tx: Tracer, left: Value, right: Value) -> bool:
         raise GraphBreak("the identity of weak references, of which there is mostly one to an object")
     if getattr(left, "real", None) is not None and getattr(left, "real", None) is getattr(right, "real", None):
         return True
+    if any(_stands_for_several(known.made, left, right) for known in tx.branches.copies):
+        raise GraphBreak("whether a tensor is the one that data has chosen")
     if left.source is not None and right.source is not None and left.python_type() is right.python_type():
         tx.guard(left.source, "distinct objects", "{0} is not {1}", (), (right.source,))
     return False
+
+
+def _stands_for_several(made: Any, left: Value, right: Value) -> bool:
+    """Whether one of two tensors stands for the one that data chooses, which may be the other."""
+    if not isinstance(left, TensorValue) or not isinstance(right, TensorValue):
+        return False
+    return (left.fake is made or right.fake is made) and left.python_type() is right.python_type()
 
 
 def _same_number(tx: Tracer, left: Value, right: Value) -> bool:

@@ -29,13 +29,20 @@ FLAGS = (
 )  # fmt: skip
 RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))")
 
-
+CHOSEN = ("r = r * max(a.sum(), c.sum())", "names.append(min([a.amax(), b.sum(), c.amin() * bad]))",
+          "names.append(max(k, counted[0]))", "r = r.detach() + max(a[0], a[1])",
+          "counted[0] = min(k * 1, counted.sum())", "least = min(a.sum(), b.sum(), bad * 3); least += 1; r = r + least",
+          "names.extend([max(bad, bad * 2) is bad])",
+          "most = max(c[0] * 2, bad); c.add_(1); r = r * most", "names.append(max(r.sum(), c.sum()))",
+          "names.append(max(a.abs().sum(), 0))", "part = c * 2; names.extend([part, max(part[0], c[1])])")
 WRITES = ("k += 1", "counted[0] += 1", "k.copy_(c[0])", "bad.view(1)[0] = 1 - bad.item()")
 
 
 def _line(dice: Dice, number: int) -> str:
     if dice.chance(0.06):
         return dice.choice(WRITES)
+    if dice.chance(0.12):
+        return dice.choice(CHOSEN)
     return dice.choice(RANDOM) if dice.chance(0.15) else statement(dice, number)
 
 
