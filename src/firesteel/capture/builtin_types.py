@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @handles(type)
 def call_type(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if kwargs and len(args) != 3:
+    if len(args) not in (1, 3) or kwargs and len(args) == 1:
         raise refused("type")
     if len(args) == 1:
         return tx.python_object(args[0].realize().python_type())

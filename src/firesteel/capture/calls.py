@@ -27,6 +27,7 @@ from .graph_functions import is_graph_function
 from .markers import is_disallowed, marker_of
 from .numpy_calls import call_numpy, is_numpy_function
 from .objects import generic_del_attr, generic_set_attr, plain_get_attr
+from .operators import DUNDER_TO_COMPARE, comparison_of_objects
 from .pure_functions import computed
 from .python_errors import wrong_arguments
 from .signals import GraphBreak, SkipFrame
@@ -294,10 +295,8 @@ def call_descriptor(tx: Tracer, obj: Any, args: list[Value], kwargs: dict[str, V
             if (rest or kwargs) and owner is object:
                 raise GraphBreak("object.__init__ with arguments")
             return ConstantValue(None)
-        if name == "__eq__" and isinstance(receiver, ObjectValue):
-            return ConstantValue(True if tx.same(receiver, rest[0]) else NotImplemented)
-        if name == "__ne__" and isinstance(receiver, ObjectValue):
-            return ConstantValue(False if tx.same(receiver, rest[0]) else NotImplemented)
+        if name in DUNDER_TO_COMPARE and not isinstance(receiver, (ConstantValue, NumberValue)):
+            return comparison_of_objects(tx, name, receiver, rest[0].realize())
         if name == "__subclasscheck__" and isinstance(receiver, ClassValue):
             return tx.fold(issubclass, [rest[0].as_constant(), receiver.cls], {})
         if name == "__call__" and isinstance(receiver, ClassValue):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .call_handlers import handles
+from .call_signatures import refused
 from .frame import Frame
 from .made_classes import Recipe, bare_class
 from .objects import find_on_class, special_method
@@ -152,6 +153,9 @@ def call_init_subclass(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) 
 @handles(type.__new__, enum.EnumMeta, abc.ABCMeta)
 def call_type_new(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``type.__new__(metaclass, name, bases, namespace, **keywords)``, or a metaclass of Python's own called."""
+    if len(args) in (3, 4) and not all(issubclass(arg.realize().python_type(), kind)
+                                       for arg, kind in zip(args[-3:], (str, tuple, dict), strict=True)):
+        raise refused("type.__new__")
     if len(args) == 4:
         metaclass = tx.constant_of(args[0])
         args = args[1:]

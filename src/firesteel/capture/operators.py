@@ -413,6 +413,19 @@ def native_comparison(tx: Tracer, name: str, receiver: Value, other: Value) -> V
     return ConstantValue(NotImplemented) if result is None else result
 
 
+def comparison_of_objects(tx: Tracer, name: str, receiver: Value, other: Value) -> Value:
+    """``object.__eq__(receiver, other)`` and the like, which know nothing but which object is which."""
+    if name == "__eq__":
+        return ConstantValue(True if tx.same(receiver, other) else NotImplemented)
+    if name != "__ne__":
+        return ConstantValue(NotImplemented)
+    if isinstance(receiver, TensorValue):
+        raise GraphBreak("object.__ne__ of a tensor")  # it asks the tensor's own __eq__ for a truth
+    equal = _rich_comparison(tx, receiver, other, "__eq__") if isinstance(receiver, ObjectValue) else \
+        tx.call(tx.get_attr(receiver, "__eq__"), [other], {})
+    return ConstantValue(NotImplemented if equal is None or not_implemented(equal) else not tx.truth(equal))
+
+
 def container_compare(tx: Tracer, symbol: str, left: Value, right: Value) -> Value | None:
     if isinstance(left, DictViewValue) or isinstance(right, DictViewValue):
         if not all(isinstance(v, SetValue) or isinstance(v, DictViewValue) and v.kind != "values"

@@ -13,7 +13,7 @@ import torch
 from .. import torch_compat
 from ..fake import DataDependentError, FakeTensor, FakeUnsupported, refused_values, wants_plain_sizes
 from ..fake.agreement import require_of_function
-from ..fake.dims import contiguous_strides, known_equal, layout_of
+from ..fake.dims import contiguous_strides, known_equal, layout_of, offset_of
 from ..fake.functions import find_function
 from ..fake.positions import get_item, has_positions, set_item
 from ..fake.rules.data_dependent import new_number
@@ -208,9 +208,10 @@ def _lay_out_data(tx: Tracer, changed: list[Value]) -> None:
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
-    return one.dim() == other.dim() and torch_compat.storage_address(one) == torch_compat.storage_address(other) and \
-        all(known_equal(a, b) for a, b in zip((*one.shape, *one.stride(), one.storage_offset()),
-                                              (*other.shape, *other.stride(), other.storage_offset()), strict=True))
+    if one.dim() != other.dim() or torch_compat.storage_address(one) != torch_compat.storage_address(other):
+        return False
+    places = [(*shape, *stride, offset_of(x)) for x in (one, other) for shape, stride in (layout_of(x),)]
+    return all(map(known_equal, *places))
 
 
 def wrappers_in(values: list[Any]) -> list[Any]:

@@ -135,6 +135,7 @@ VALUES = (
     (1, ("Plain()", "Holder([1, 2])", "Holder")),
     (1, ("x", "x[0, 0]", "x.shape", "x.shape[0]", "x.dtype")),
 )
+CLASSES = (("'A'", "()", "{}"), ("'A'", "(int,)", "{'value': 2}"), ("'A'", "{}"))
 KEYWORDS = (
     "key", "default", "strict", "reverse", "start", "sep", "end", "maxsplit", "base", "encoding", "initial", "repeat",
     "iterable", "fillvalue", "maxlen", "func", "step", "sequence", "object", "real", "imag", "mod", "exp", "ndigits",
@@ -236,7 +237,12 @@ class _Writer:
 
     def call(self) -> str:
         dice = self.dice
-        kind = dice.weighted([(5, "function"), (3, "library"), (6, "method"), (2, "unbound"), (3, "special")])
+        kind = dice.weighted([(5, "function"), (3, "library"), (6, "method"), (2, "unbound"), (3, "special"),
+                              (0.3, "class"), (0.5, "object")])
+        if kind == "class":
+            return f"type({', '.join(dice.choice((part, self.value())) for part in dice.choice(CLASSES))})"
+        if kind == "object":
+            return f"object.__{dice.choice(('eq', 'ne', 'lt', 'ge'))}__({self.value()}, {self.value()})"
         if kind == "function":
             name = dice.choice(FUNCTIONS)
             arguments = self.arguments()

@@ -564,8 +564,8 @@ class DictViewValue(Value):
         if name in SetValue.OPERATIONS:
             if not isinstance(args[0].realize(), (SetValue, DictViewValue)) and name.startswith("__"):
                 self.unsupported(f"method {name!r} with {args[0].describe()}")
-            if name.startswith("__r"):  # the other side, which may be a frozenset, is the first one; views make sets
-                args = [SetValue.of(tx, args[0], set)]
+            if name.startswith("__r") or name.startswith("__") and isinstance(args[0].realize(), DictViewValue):
+                args = [SetValue.of(tx, args[0], set)]  # in reverse a frozenset may be the first one; views make sets
             return self.as_set(tx).call_method(tx, name, args, kwargs)
         self.unsupported(f"method {name!r}")
 
