@@ -244,3 +244,54 @@ def test_buffers_that_share_memory_share_the_copys_memory():
         made = fs.export.unflatten(program)
         assert made(torch.zeros(2)).tolist() == [1, 1]
         assert made(torch.zeros(2)).tolist() == [2, 2]
+
+
+class Outer(nn.Module):
+    """Calls its parts in two ways each, in a module below it and by a longer path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.d = nn.Sequential(nn.Linear(3, 3), Counter())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.d(x) + self.d[1](x + self.d[1].n, k=5)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("preserved", [("d.1",), ("d", "d.1")])
+def test_preserved_modules_inside_of_others(preserved: tuple[str, ...], strict: bool) -> None:
+    torch.manual_seed(0)
+    net, x = Outer(), torch.randn(2, 3)
+    again = fs.export.unflatten(fs.export.export(net, (x,), strict=strict, preserve_module_call_signature=preserved))
+    for _ in range(2):
+        torch.testing.assert_close(again(x), net(x))
+        torch.testing.assert_close(again.get_submodule("d.1").state_dict(), net.d[1].state_dict())
+    other = Other()
+    net.d[1] = other
+    again.get_submodule("d").add_module("1", other)
+    torch.testing.assert_close(again(x), net(x))
+
+
+def test_parts_are_replaced_for_all_calls_of_what_they_are_in() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.act = nn.ReLU()
+
+        def forward(self, x: torch.Tensor, k: int = 2) -> torch.Tensor:
+            return self.act(x) * k
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.block(self.block(x - 1), 3)
+
+    net, x = Twice(), torch.randn(2, 3)
+    again = fs.export.unflatten(fs.export.export(net, (x,)))
+    torch.testing.assert_close(again(x), net(x))
+    net.block.act = nn.Tanh()
+    again.block.act = nn.Tanh()
+    torch.testing.assert_close(again(x), net(x))

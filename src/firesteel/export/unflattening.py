@@ -33,7 +33,7 @@ import torch.fx
 
 from .. import torch_compat
 from ..torch_compat.graph_modules import calling_code
-from ..torch_compat.module_tables import is_saved, own_buffers, own_modules, own_parameters
+from ..torch_compat.module_tables import is_saved, own_buffers, own_modules, own_parameters, share_modules
 from .lifting import identifier
 from .module_calls import ModuleCallSignature, numbered
 from .preserved_calls import CallStructure, PreservedCode, PreservedModule, assign_buffer, call_module
@@ -286,14 +286,17 @@ class _Unflattening:
         kind = torch.fx.GraphModule if structure is None else PreservedModule
         module = kind(torch.nn.Module(), torch.fx.Graph(), class_name=type(holder).__name__)
         _set_graph(module, graph)
+        for node in graph.nodes:  # how it calls modules whose signature is preserved
+            if isinstance(call := vars(holder).get(str(node.target)), CallStructure):
+                vars(module)[str(node.target)] = call
         if structure is not None:
             vars(module)["structure"] = structure
         for part, parameter in own_parameters(holder).items():
             module.register_parameter(part, parameter)
         for part, buffer in own_buffers(holder).items():
             module.register_buffer(part, buffer, is_saved(holder, part))
-        for part, child in holder.named_children():
-            module.add_module(part, child)
+        # One table for all its calls: what the user puts in the place of a part is there for each of them.
+        share_modules(module, holder)
         local = target[len(outer) + 1 :] if outer else target
         *path, last = local.split(".")
         for part in path:

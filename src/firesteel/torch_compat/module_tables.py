@@ -31,3 +31,15 @@ def is_saved(module: torch.nn.Module, buffer: str) -> bool:
     (True, False)
     """
     return buffer not in module._non_persistent_buffers_set
+
+
+def share_modules(module: torch.nn.Module, other: torch.nn.Module) -> None:
+    """Let one module have the modules of another, also those that are added or replaced later.
+
+    >>> first, second = torch.nn.Module(), torch.nn.Module()
+    >>> share_modules(second, first)
+    >>> first.act = torch.nn.ReLU()
+    >>> second.act
+    ReLU()
+    """
+    vars(module)["_modules"] = own_modules(other)

@@ -136,6 +136,8 @@ class _Writer:
     def __init__(self, dice: Dice) -> None:
         self.dice = dice
         self.classes: list[str] = []
+        self.parts: dict[str, dict[str, str]] = {}
+        """By the names of blocks: the kinds of submodules that they call, but of those with two names."""
 
     def part(self, depth: int) -> tuple[str, str]:
         """The kind of a submodule and the expression that makes it."""
@@ -161,6 +163,8 @@ class _Writer:
         for attribute, (_, made) in parts.items():
             lines.append(f"        self.{attribute} = {made}")
         kinds = {attribute: kind for attribute, (kind, _) in parts.items()}
+        called = set()
+        shared = ""
         if dice.chance(0.25):
             shared = dice.choice(list(kinds))
             lines.append(f"        self.z = self.{shared}")
@@ -169,10 +173,12 @@ class _Writer:
         lines += ["", "    def forward(self, x):"]
         for _ in range(dice.between(1, 4)):
             attribute = dice.choice(list(kinds))
+            called.add(attribute)
             lines.append("        " + self.statement(attribute, kinds[attribute]))
             if tensors and dice.chance(0.4):
                 lines.append(f"        x = x + self.{dice.choice(tensors)}.n")
         lines.append("        return x")
+        self.parts[name] = {part: kinds[part] for part in sorted(called) if part not in (shared, "z")}
         self.classes.append("\n".join(lines))
         return name
 
@@ -231,17 +237,31 @@ class _Writer:
             more = ", ".join(f"{key!r}: torch.full((4,), {dice.between(1, 9)}.0)" for key in keywords)
             texts.append(f"({given}, {{{more}}})")
         shapes = {"no": "None", "dim": "shapes_of(args, kwargs)", "more": "examples(args, kwargs)"}[dynamic]
-        preserved = [name for name in ("a", "body") if dice.chance(0.5)]
-        swappable = [name for name in preserved
-                     if kinds[name][0] not in ("Nest", "act", "sequence") and not kinds[name][0].startswith("Block")]
+        inside = self.inside("body", kinds["body"][0])
+        preserved = [name for name in ("a", "body") if dice.chance(0.5)] + [
+            name for name in inside if dice.chance(0.25)]
+        # values between two calls that a buffer is given anew go by a way that a replacement does not see
+        swappable = [name for name in preserved if (inside.get(name) or kinds[name][0]) in SWAPPABLE
+                     and inside.get(name) != "Replace"]
         form = dice.choice(("module", "unflatten", "unflatten", "load", "load unflatten", "decompose", "compile"))
         replaced = dice.choice(swappable) if swappable and "unflatten" in form and dice.chance(0.6) else None
         lines = [f"Args{count} = collections.namedtuple('Args{count}', {[f'arg{i}' for i in range(count)]!r})"
                  for count in range(1, 4)]
         return "\n".join([*lines, "", "", "CALLS = [" + ",\n         ".join(texts) + "]", TAIL.format(
-            shapes=shapes, preserved=tuple(preserved), form=form, replaced=replaced, strict=dice.chance(0.5),
+            shapes=shapes, preserved=tuple(preserved), form=form, replaced=replaced or "", strict=dice.chance(0.5),
             training=dice.chance(0.7), names=names)])
 
+    def inside(self, path: str, kind: str) -> dict[str, str]:
+        """The submodules of a block, however deep, and their kinds."""
+        found = {}
+        for name, part in self.parts.get(kind, {}).items():
+            found[f"{path}.{name}"] = part
+            found.update(self.inside(f"{path}.{name}", part))
+        return found
+
+
+SWAPPABLE = ("linear", "Scale", "Count", "Replace", "Choose", "Lifted", "Size", "norm")
+"""Parts that `Other` may take the place of."""
 
 RESULTS = ("x", "x", "(x, x + 1)", "{{'y': x, 'z': [x * 2]}}", "Pair(x, {first} + 0)", "[x, {first}, None, 3]",
            "Box(x, x - 1)", "(x, {first})")
@@ -296,7 +316,8 @@ def exported(net, args, kwargs):
 def replace(net):
     if {replaced!r}:
         torch.manual_seed(7)
-        setattr(net, {replaced!r}, Other())
+        path, _, name = {replaced!r}.rpartition(".")
+        setattr(net.get_submodule(path), name, Other())
     return net
 
 
