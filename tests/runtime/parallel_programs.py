@@ -135,6 +135,8 @@ class Outcome:
     entries: list[tuple[str, str]] = field(default_factory=list)
     """What was compiled: the function's name, and why its graph ends early."""
     recompiled: list[str] = field(default_factory=list)
+    uncompiled: list[str] = field(default_factory=list)
+    """Why graphs run operator by operator."""
     graph_runs: int = 0
 
 
@@ -165,11 +167,19 @@ def watched(outcome: Outcome) -> Iterator[None]:
         elif kind == "recompiled":
             outcome.recompiled.append(f"{unit.name}: {what}")
 
+    class Observer(events.Observer):
+        def note(self, kind: str, /, **what: Any) -> None:
+            if kind == "operator by operator":
+                outcome.uncompiled.append(what["reason"])
+
+    observer = Observer()
     events.LISTENERS.append(listen)
+    events.OBSERVERS.append(observer)
     try:
         yield
     finally:
         events.LISTENERS.remove(listen)
+        events.OBSERVERS.remove(observer)
 
 
 def outcome_of(body: Body, steps: int) -> Outcome:
@@ -199,6 +209,8 @@ def _process(rank: int, world: int, port: int, names: Sequence[str], steps: int,
     import datetime
 
     dist.init_process_group("gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
+    import tests.runtime.tensor_parallel_programs  # noqa: F401 (more programs)
+
     import firesteel as fs
 
     fs.config.raise_on_internal_error = True

@@ -46,6 +46,7 @@ from ..functional.size_nodes import collect_symbols
 from ..functional.state import GlobalState
 from ..functional.tracing import Tracing, run_tracing
 from ..functional.views import View
+from ..functional.wrapper_tensors import idle_carriers
 from ..shapes import ShapeGuard, Symbol
 from ..shapes.symnode import expr_of
 from .gradients import leaf_gradients
@@ -164,6 +165,9 @@ class _JointTracing(Tracing):
         self.results = results
         self.remade = [self.remake(value) for value in results]
         for value, output, remade in zip(results, outputs, self.remade, strict=True):
+            if remade.history is not History.NONE and torch_compat.made_in_function(remade.creation) and not (
+                    isinstance(output, FreshTensor) and output.view is None and remade.base is None):
+                raise Unsupported("a result is a view that a torch.autograd.Function made, which must not be changed")
             if isinstance(output, FreshTensor):
                 self.find_carrier(value, output)
             elif isinstance(output, InputAlias) and output.view is not None and value.requires_grad:
@@ -192,8 +196,6 @@ class _JointTracing(Tracing):
         creation = torch_compat.creation_of(value) if isinstance(value, FakeTensor) else None
         if history is History.NONE:
             return Remade(history, creation=creation)
-        if torch_compat.made_in_function(creation):
-            raise Unsupported("a result is a view that a torch.autograd.Function made, which must not be changed")
         tracked = self.recorder.tracked(value)
         views: list[View] = []
         base: int | None = None
@@ -286,6 +288,8 @@ class _JointTracing(Tracing):
             self.spent = spent
             super().finish(graph)
             return
+        for index in idle_carriers(self.module, gradients) if self.walked else ():
+            self.walked[index] = 0
         if env is not None:
             self.assert_in_forward(env.checks[known:], before)
         self.linked = self.expected is None and self.are_linked(graph.outputs)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from ..torch_compat.distributed_tensors import placement_class
 from .call_handlers import HANDLERS, handles
 from .call_signatures import checked, handled, refused
 from .equivalents import REGISTRY
@@ -61,6 +62,8 @@ def call_class(tx: Tracer, value: ClassValue, args: list[Value], kwargs: dict[st
         return _make_buffer(tx, args, kwargs)
     if is_graph_function(cls):
         return tx.call_torch(cls, args, kwargs)
+    if placement_class(cls):
+        return tx.fold(cls, [tx.constant_of(a) for a in args], {k: tx.constant_of(v) for k, v in kwargs.items()})
     if cls is types.MethodType and len(args) == 2 and not kwargs:
         if args[0].python_type() in C_METHODS:
             raise GraphBreak("types.MethodType() of a method written in C")

@@ -143,6 +143,11 @@ def _is_mesh(value: Value) -> bool:
     return cls is not None and isinstance(value, ObjectValue) and issubclass(value.python_type(), cls)
 
 
+def mesh_of(tx: Tracer, value: Value) -> Any:
+    """The mesh of devices that a Value is, guarded; None for other Values."""
+    return _real_mesh(tx, value) if _is_mesh(value) else None
+
+
 def _group_of_any(tx: Tracer, value: Value) -> Any:
     """The group of what functional collectives take: a group, its name, a mesh, or a mesh and a dimension."""
     if isinstance(value, GroupValue):

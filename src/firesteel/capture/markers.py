@@ -226,6 +226,12 @@ def _collective(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str
     return collectives.call(tx, function, args, kwargs)
 
 
+def _spread(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    from . import distributed_tensors  # most programs have none
+
+    return distributed_tensors.call(tx, function, args, kwargs)
+
+
 _C10D = "torch.distributed.distributed_c10d"
 _COLLECTIVES = {
     **{(_C10D, name): Marker("collective", _collective)
@@ -238,6 +244,8 @@ _COLLECTIVES = {
        for name in ("_resolve_group", "_resolve_group_name", "_maybe_wrap_tensor", "permute_tensor")},
     **{("torch.distributed.device_mesh", f"DeviceMesh.{name}"): Marker("collective", _collective)
        for name in ("get_group", "size", "get_rank", "get_local_rank", "get_coordinate")},
+    **{("torch.distributed.tensor._api", f"DTensor.{name}"): Marker("distributed tensor", _spread)
+       for name in ("from_local", "to_local", "redistribute", "full_tensor")},
 }
 
 

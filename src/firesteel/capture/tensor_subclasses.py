@@ -19,7 +19,7 @@ from ..functional.wrapper_tensors import (
     spec_of,
 )
 from ..shapes.symnode import hint_of
-from ..torch_compat import nested, subclasses
+from ..torch_compat import distributed_tensors, nested, subclasses
 from .jagged_tensors import wrap_jagged
 from .program_state import watched
 from .signals import GraphBreak, SkipFrame
@@ -40,6 +40,8 @@ def wrap_subclass(tx: Tracer, real: torch.Tensor, kind: type, source: Source) ->
     """The Value of a tensor from outside that is of a class of the program's."""
     if kind is nested.JAGGED_CLASS:
         return wrap_jagged(tx, real, source)
+    if distributed_tensors.is_in_flight(real):
+        return tx.wrap(distributed_tensors.waited(real), call_source(source, distributed_tensors.waited))
     if is_wrapper_class(kind):
         return wrap_wrapper(tx, real, kind, source)
     with subclasses.DisableSubclasses():
@@ -76,7 +78,7 @@ def _untraceable(real: torch.Tensor, kind: type) -> str | None:
     return None
 
 
-LEFT_TO_PYTHON = frozenset({"FakeTensor", "FunctionalTensor", "AsyncCollectiveTensor"})
+LEFT_TO_PYTHON = frozenset({"FakeTensor", "FunctionalTensor"})
 """Wrappers of torch's own that capture does not look into."""
 
 
@@ -89,6 +91,9 @@ def wrap_wrapper(tx: Tracer, real: torch.Tensor, kind: type, source: Source) -> 
              (kind, subclasses.facts_of, subclasses.facts_of(real)))
     if subclasses.has_foreign_hooks(real):
         return OpaqueValue(real, source, "a tensor subclass with hooks")
+    if distributed_tensors.has_mask(real):
+        return OpaqueValue(real, source, "a DTensor whose rows still have to be masked")
+    distributed_tensors.prepare()
     try:
         with watched(tx, [kind], []):
             spec = spec_of(real)
@@ -147,9 +152,12 @@ def _parts(tx: Tracer, real: torch.Tensor, source: Source) -> Iterator[Value]:
     """The Values of the plain tensors inside, in order."""
     names, _ = real.__tensor_flatten__()  # type: ignore[attr-defined]
     for name in names:
-        part, where = getattr(real, name), AttrSource(source, name)
+        part = getattr(real, name)
+        where: Source = AttrSource(source, name)
         if not isinstance(part, torch.Tensor):
             continue
+        if distributed_tensors.is_in_flight(part):
+            part, where = distributed_tensors.waited(part), call_source(where, distributed_tensors.waited)
         if is_wrapper_class(type(part)):
             yield from _parts(tx, part, where)
         else:

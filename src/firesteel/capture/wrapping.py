@@ -22,7 +22,7 @@ import torch
 from .. import config, torch_compat
 from ..fake import FakeUnsupported, unsupported_reason
 from ..shapes.symnode import make_symbolic
-from ..torch_compat import collectives
+from ..torch_compat import collectives, distributed_tensors
 from .dynamism import TensorSeen, symbolic_layout, tensor_conditions
 from .guards import NumberSeen, asks_for_hashes, constant_condition, is_constant_key, same_constant
 from .outside_iterators import wrap_iterator
@@ -533,6 +533,9 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
         from .collectives import wrap_group
 
         return wrap_group(tx, real, source)
+    if distributed_tensors.placement_class(kind):
+        tx.guard(source, "constant", "{0} == {k[0]}", (real,))
+        return ConstantValue(real, source)
     if not written_in_python(kind) or _refuses_symbolic_attributes(kind):
         if issubclass(kind, types.SimpleNamespace):
             return ObjectValue(kind, source, real)
@@ -594,6 +597,8 @@ def value_of_known(tx: Tracer, obj: Any) -> Value:
         return ConstantValue(obj)
     if kind is torch.SymInt or kind is torch.SymFloat or kind is torch.SymBool:
         return tx.symbols.value_of(obj)
+    if distributed_tensors.placement_class(kind):
+        return ConstantValue(obj)
     known = tx.known.get(id(obj))
     if known is not None:
         return known

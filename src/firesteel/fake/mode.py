@@ -63,6 +63,8 @@ class FakeMode(torch_compat.DispatchMode):
         self.data_symbols_known: list[Symbol] = []
         # how many elements of masks are true: the mask, the number of changes to it until then, the symbol
         self.mask_counts: dict[int, tuple[FakeTensor, int, Symbol]] = {}
+        # what buffers of masks hold in this trace, with the buffers, see `torch_compat.distributed_tensors`
+        self.mask_buffers: dict[int, tuple[Any, dict[str, Any]]] = {}
         # what a tensor is called in messages
         self.name_of: Callable[[FakeTensor], str] | None = None
         # called ahead of an operator that may raise because of its tensors' values, with the tensors that it may have
@@ -107,6 +109,7 @@ class FakeMode(torch_compat.DispatchMode):
         self._storages.clear()
         self.data_symbols.clear()
         self.mask_counts.clear()
+        self.mask_buffers.clear()
         self.name_of = None
 
     def knows(self, t: torch.Tensor) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from ..fake import FakeTensor
-from ..torch_compat import subclasses
+from ..torch_compat import distributed_tensors, subclasses
 from .graph import Unsupported
 
 
@@ -57,7 +57,7 @@ class WrapperSpec:
 def spec_of(tensor: torch.Tensor) -> WrapperSpec:
     """What is needed to make a tensor again from its parts."""
     names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-    inner = [getattr(tensor, name) for name in names]
+    inner = [distributed_tensors.waited(getattr(tensor, name)) for name in names]
     with subclasses.DisableSubclasses():
         size, stride = tensor.shape, tensor.stride()
     return WrapperSpec(type(tensor), tuple(names), context, size, stride,
@@ -83,7 +83,7 @@ def parts_of(tensor: torch.Tensor) -> list[torch.Tensor]:
     if not is_wrapper(tensor):
         return [tensor]
     names, _ = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
-    return [part for name in names for part in parts_of(getattr(tensor, name))]
+    return [part for name in names for part in parts_of(distributed_tensors.waited(getattr(tensor, name)))]
 
 
 def rebuild(spec: WrapperSpec, parts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -129,9 +129,13 @@ def is_made_like(tensor: torch.Tensor, spec: WrapperSpec) -> bool:
 
 def _is_like(value: Any, part: WrapperSpec | KeptObject | None) -> bool:
     """Whether what is inside of a wrapper is as one part of its spec says."""
+    value = distributed_tensors.waited(value)
     if part is None:
         return isinstance(value, torch.Tensor) and not is_wrapper(value)
-    return same_context(value, part.value) if isinstance(part, KeptObject) else is_made_like(value, part)
+    if isinstance(part, KeptObject):
+        same = distributed_tensors.same_mesh if distributed_tensors.is_mesh(part.value) else same_context
+        return same(value, part.value)
+    return is_made_like(value, part)
 
 
 def other_members(tensor: torch.Tensor) -> dict[str, Any]:
@@ -166,6 +170,8 @@ class Carriers:
     def __init__(self) -> None:
         # how a gradient is made of those of the parts; known when backward has been traced
         self.spec: WrapperSpec | None = None
+        # whether its only part comes through the carrier of the whole, being as large: a part of the wrapper is not
+        self.is_whole = False
         self.__name__ = "carriers"
 
     def __call__(self, tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -176,7 +182,8 @@ class Carriers:
     def gradient(self, parts: Sequence[torch.Tensor | None], whole: torch.Tensor | None) -> torch.Tensor | None:
         """The gradient of the wrapper."""
         if all(part is None for part in parts):
-            return whole
+            by_whole = self.is_whole and self.spec is not None and whole is not None
+            return rebuild(self.spec, [whole]) if by_whole else whole  # type: ignore[arg-type,list-item]
         spec = self.spec
         assert spec is not None and len(parts) == spec.count
         own = rebuild(spec, parts)  # type: ignore[arg-type]
@@ -226,6 +233,7 @@ class _Make(torch.autograd.Function):
         ctx.make, ctx.count = make, count
         ctx.traced = any(isinstance(tensor, FakeTensor) for tensor in tensors)
         ctx.set_materialize_grads(False)
+        ctx.shapes = [tensor.shape for tensor in tensors[count:]]
         return rebuild(make.spec, [tensor.detach() for tensor in tensors[:count]])
 
     @staticmethod
@@ -236,8 +244,24 @@ class _Make(torch.autograd.Function):
         parts = parts_of(gradient) if is_wrapper(gradient) else []
         if len(parts) != ctx.count or not all(map(can_have_gradient, parts)):
             raise Unsupported(f"a gradient of class {type(gradient).__name__} with other parts than the tensor's")
-        ctx.make.carriers.spec = spec_of(gradient)
+        carriers = ctx.make.carriers
+        carriers.spec, carriers.is_whole = spec_of(gradient), False
+        if len(parts) == 1 and parts[0].shape != ctx.shapes[0] and parts[0].shape == ctx.shapes[-1]:
+            carriers.is_whole = True
+            return None, None, *none, None, parts[0]
         return None, None, *none, *parts, None
+
+
+def idle_carriers(module: torch.fx.GraphModule, gradients: Sequence[Any]) -> list[int]:
+    """The inputs of a captured graph that are carriers without a gradient, beside others that have the wrapper's."""
+    places = {node: at for at, node in enumerate(node for node in module.graph.nodes if node.op == "placeholder")}
+    idle: list[int] = []
+    for node in module.graph.nodes:
+        if node.op == "call_function" and isinstance(node.target, MakeWrapper) and node.target.carriers is not None:
+            carriers = [places[arg] for arg in node.args[node.target.spec.count:]]
+            without = [at for at in carriers if gradients[at] is None]
+            idle += without if len(without) < len(carriers) else []
+    return idle
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class ConstantValue(Value):
             raise tx.raised(error) from None
         if callable(attr) and getattr(attr, "__self__", None) is self.value and not isinstance(attr, type):
             function = getattr(attr, "__func__", None)
-            if function is not None:  # a Python method of an enum or an int subclass
+            if isinstance(function, types.FunctionType):  # a Python method of an enum or an int subclass
                 return MethodValue(self, tx.python_object(function))
             return NativeMethod(self, name)
         return tx.python_object(attr)

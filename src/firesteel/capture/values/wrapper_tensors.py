@@ -6,7 +6,8 @@ which calls operators on the parts. The graph gets the parts and gives parts bac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,7 +22,9 @@ from ...functional.wrapper_tensors import (
     rebuild,
     spec_of,
 )
+from ...torch_compat import distributed_tensors
 from ..signals import GraphBreak, SkipFrame
+from ..source import CalledSource, ConstantSource
 from .base import Value
 from .subclass_tensors import SubclassTensorValue
 
@@ -50,6 +53,14 @@ class WrapperTensorValue(SubclassTensorValue):
         """Its class is asked when torch runs on the fake."""
         return False
 
+    def get_attr(self, tx: Tracer, name: str) -> Value:
+        if name in ("placements", "device_mesh") and distributed_tensors.is_spread(self.fake):
+            known: Any = getattr(self.fake, name)
+            if name == "placements":
+                return tx.python_object(known)
+            return tx.wrap(known, CalledSource(ConstantSource.of(weakref.ref(known), "device_mesh")))
+        return super().get_attr(tx, name)
+
     def instance_attr(self, tx: Tracer, name: str) -> Value | None:
         if self.source is not None or name in self.attrs or name not in vars(self.fake):
             return super().instance_attr(tx, name)
@@ -65,6 +76,8 @@ class WrapperTensorValue(SubclassTensorValue):
 
     def emit(self, code: EntryCode) -> str:
         graph, fake = code.tx.graph, self.fake
+        if distributed_tensors.has_mask(fake):
+            raise SkipFrame(f"{self.describe()} whose rows still have to be masked is a result")
         differentiable = fake.requires_grad
         spec = spec_of(fake)
         parts = parts_of(fake)
