@@ -231,7 +231,7 @@ def _otherwise(unit: Unit, function: types.FunctionType, wrapper: types.Function
     In the call that notices new defaults, an argument that is the old default counts as not given.
     """
     if not changed and not stance.STATE.eager:
-        return in_range(unit, arguments)
+        return in_range(unit, function, arguments)
     code = unit.code
     values = list(arguments[1:] if code.co_freevars else arguments)
     names = code.co_varnames
@@ -271,7 +271,7 @@ def _generic_wrapper(unit: Unit, function: types.FunctionType) -> Callable[..., 
         if bound is None or stance.STATE.eager:
             return function(*args, **kwargs)
         if stance.STATE.profiled:
-            return in_range(unit.compiler.unit_of(function), bound)
+            return in_range(unit.compiler.unit_of(function), function, bound)
         result = unit.compiler.unit_of(function).call(bound)
         return drive(result) if type(result) is Resume else result
 

@@ -49,7 +49,8 @@ def _call_specially(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     forward = original.forward
     if type(forward) is not types.MethodType or type(forward.__func__) is not types.FunctionType:
         return _through(self, args, kwargs)
-    with call_range(type(self)._firesteel_compiler.unit_of(forward.__func__), type(original).__name__):
+    function = forward.__func__
+    with call_range(type(self)._firesteel_compiler.unit_of(function), function, type(original).__name__):
         if has_hooks(original) or not torch_compat.calls_forward(original):
             return _through(self, args, kwargs)
         return _dispatch(self, original, forward, args, kwargs)

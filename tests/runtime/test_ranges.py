@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -45,6 +47,25 @@ def test_calls_have_the_name_and_place_of_their_function():
         assert names.count(f"firesteel: plain ({place})") == 2 and names.count("mine") == 2
         assert [name for name in names if name.startswith("firesteel: Model.forward (test_ranges.py:")]
         torch.testing.assert_close(results, (plain(x), plain(x, 3, key=2)))
+
+
+def twice(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs) * 2
+    return wrapper
+
+
+def test_decorated_functions_have_their_own_name_and_place():
+    class Decorated(Model):
+        forward = twice(Model.forward)
+
+    compiled, model, x = fs.compile(twice(plain)), fs.compile(Decorated()), torch.ones(3, 4)
+    names, results = names_of(lambda: (compiled(x), model(x)))
+    lines = [Model.forward.__code__.co_firstlineno, plain.__code__.co_firstlineno]
+    assert [f"firesteel: {name} (test_ranges.py:{line})" in names
+            for name, line in zip(("Decorated.forward", "plain"), lines, strict=True)] == [True, True], names
+    torch.testing.assert_close(results[0], plain(x) * 2)
 
 
 def test_calls_without_a_profiler_go_the_usual_way(monkeypatch):

@@ -9,6 +9,7 @@ runs.
 from __future__ import annotations
 
 import os
+import types
 from typing import Any
 
 from ..capture.tracebacks import leaving
@@ -17,24 +18,31 @@ from ..torch_compat.profilers import profiler_range
 from .units import Resume, Unit, drive
 
 
-def range_name(unit: Unit, owner: str = "") -> str:
-    """What a call is called; with a class in front where it is of a module."""
-    frame = unit.user_frame
-    name = f"{owner}.{unit.name}" if owner else unit.name
-    unit.range_names[owner] = f"firesteel: {name} ({os.path.basename(frame.filename)}:{frame.lineno})"
-    return unit.range_names[owner]
+def innermost(function: types.FunctionType) -> types.CodeType:
+    """The code of a function without its decorators."""
+    inner: Any = function
+    while isinstance(inner, types.FunctionType) and "__wrapped__" in inner.__dict__:
+        inner = inner.__wrapped__
+    return inner.__code__ if isinstance(inner, types.FunctionType) else function.__code__
 
 
-def call_range(unit: Unit, owner: str = "") -> Any:
-    """The range of a call, as a context manager."""
-    return profiler_range(unit.range_names.get(owner) or range_name(unit, owner))
+def call_range(unit: Unit, function: types.FunctionType, owner: str = "") -> Any:
+    """The range of a call, as a context manager: with a class in front where it is of a module."""
+    code = innermost(function)
+    name = unit.range_names.get((owner, code))
+    if name is None:
+        called = unit.name.replace(function.__code__.co_name, code.co_name)
+        where = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+        name = f"firesteel: {owner}.{called} ({where})" if owner else f"firesteel: {called} ({where})"
+        unit.range_names[owner, code] = name
+    return profiler_range(name)
 
 
 @passed_over
-def in_range(unit: Unit, arguments: tuple[Any, ...]) -> Any:
+def in_range(unit: Unit, function: types.FunctionType, arguments: tuple[Any, ...]) -> Any:
     """Run a unit, as a range of whichever profiler runs."""
     try:
-        with call_range(unit):
+        with call_range(unit, function):
             result = unit.call(arguments)
             del arguments  # the program may let go of what it was given
             return drive(result) if type(result) is Resume else result

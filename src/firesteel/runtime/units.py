@@ -216,8 +216,8 @@ class Unit:
         self.measured = False
         """Whether it is, or has been, timed against plain Python."""
         self.broken_calls = 0
-        self.range_names: dict[str, str] = {}
-        """What its calls are called in profilers, by the class that they are of."""
+        self.range_names: dict[tuple[str, types.CodeType], str] = {}
+        """What its calls are called in profilers, by the class that they are of and the code without decorators."""
         self._plain: Callable[..., Any] | None = None
 
     @property
