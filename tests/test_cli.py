@@ -15,6 +15,7 @@ import torch
 
 from firesteel import config, disk_cache
 from firesteel.cli import BAD_INPUT, FAILED, OK, main
+from firesteel.commands.printing import show_error
 
 PROGRAM = textwrap.dedent("""
     import torch
@@ -111,7 +112,14 @@ def test_a_module_that_fails_to_import(program, capsys):
 
 def test_an_error_of_the_program(program, capsys):
     assert main(["explain", "program_for_cli:fails", "--args", "torch.ones(2)"]) == FAILED
-    assert "ValueError: the program's own error" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "ValueError: the program's own error" in shown and "firesteel" not in shown.partition("program_for_cli")[0]
+    with pytest.raises(ValueError) as caught:
+        int("no number")
+    show_error(caught.value)
+    assert "test_cli.py" in capsys.readouterr().err
+    assert main(["bench", "program_for_cli:fails", "--args", "torch.ones(2)", "--only", "eager"]) == FAILED
+    assert capsys.readouterr().err.count("  File ") == 1
 
 
 def test_unknown_command_and_version(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import time
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 import firesteel as fs
 from firesteel.cli import main
-from firesteel.repair import bisect, children, edits, failure, levels, minify
+from firesteel.repair import bisect, children, edits, failure, levels, minify, probe
 from firesteel.repair import session as session_module
 from firesteel.repair.asked_for import asked_for
 from firesteel.repair.session import Session
@@ -193,6 +194,18 @@ def test_a_run_hangs_that_takes_much_longer_than_those_that_end(session):
     assert session.call(lambda: time.sleep(600)).failure.kind == "hang"
 
 
+def test_what_is_made_small_does_not_fail_by_itself(session, monkeypatch):
+    from firesteel.kernels.lowering.registry import LOWERINGS
+
+    text = SMALL.replace("third.exp()", "third.exp() + 1")
+    with monkeypatch.context() as patch:
+        patch.setitem(LOWERINGS, "aten.round.default", lambda *given: {}["a fault"])
+        failure = session.failure(text)
+        assert failure.kind == "exception" and failure.eager == ""
+        broken = session.failure(text.replace("third.exp() + 1", "third.exp() + third[7]"))
+        assert broken.eager == "IndexError" and not broken.is_same(failure) and failure.is_same(broken)
+
+
 def test_a_hang_in_a_capture_is_named_when_the_time_is_up(session):
     """What it takes to name it is kept back of the time."""
     text = "import firesteel as fs\n\n\ndef f(x):\n    return f'{x}'\n\n\nfs.check(f)(3)\n"
@@ -200,6 +213,24 @@ def test_a_hang_in_a_capture_is_named_when_the_time_is_up(session):
     session.reserve = 15.0
     assert session.is_over
     assert minify.faulty_expressions(session, text) == ["FORMAT_VALUE f'{x}'"]
+
+
+def test_frames_of_other_compilers_are_no_operators():
+    class Instruction:
+        argval = "x"
+
+    def frame():
+        inst = Instruction()
+        assert inst
+        return sys._getframe()
+
+    assert probe.operators_behind([frame()]) == ((), "")
+
+
+def test_scripts_that_torchs_own_compiler_runs(session, tmp_path):
+    text = "import torch\n\n\ndef f(x):\n    return torch.compile\n\n\nraise ValueError\n"
+    with pytest.raises(minify.NoFailure, match=r"begin the script with import firesteel; firesteel.install\(\)"):
+        minify.minify_tried(session, text, session.run(text), None, str(tmp_path / "small.py"))
 
 
 def test_failures_are_the_same_in_spite_of_names_and_sizes():

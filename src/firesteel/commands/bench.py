@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from . import FAILED, OK, InputError
+from .printing import show_error
 from .targets import add_target, load_target
 
 if TYPE_CHECKING:
@@ -41,7 +42,13 @@ def bench(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.seconds <= 600:
         raise InputError(f"--seconds {arguments.seconds:g}: a number above 0, at most 600")
     if arguments.only:
-        found = {arguments.only: measure(arguments)}
+        try:
+            found = {arguments.only: measure(arguments)}
+        except InputError:
+            raise
+        except Exception as error:
+            show_error(error)
+            return FAILED
     else:
         found = {}
         for way in WAYS if arguments.torch else WAYS[:2]:

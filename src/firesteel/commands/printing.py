@@ -6,7 +6,7 @@ import sys
 import traceback
 from typing import Any
 
-from firesteel.errors import FiresteelError
+from firesteel.errors import FiresteelError, is_own_file
 
 
 def show(value: Any) -> None:
@@ -20,8 +20,12 @@ def show(value: Any) -> None:
 
 
 def show_error(error: BaseException) -> None:
-    """Print an error of the program under a command: one of firesteel's as a message, all others with traceback."""
+    """Print an error of the program under a command: one of firesteel's as a message, all others with the traceback
+    from the program's first frame on."""
     if isinstance(error, FiresteelError):
         print(f"firesteel: {error}", file=sys.stderr)
     else:
-        traceback.print_exception(error)
+        shown = error.__traceback__
+        while shown is not None and is_own_file(shown.tb_frame.f_code.co_filename):
+            shown = shown.tb_next
+        traceback.print_exception(error.with_traceback(shown or error.__traceback__))

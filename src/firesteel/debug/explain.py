@@ -86,6 +86,8 @@ class Explanation:
 
     def _share(self) -> str:
         total = self.operators_inside + self.operators_outside
+        if not total:
+            return "No operator ran"
         return f"{self.share_inside:.0%} of {_count(total, 'operator')} ran inside of graphs"
 
     def __str__(self) -> str:

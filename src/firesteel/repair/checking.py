@@ -14,6 +14,7 @@ import torch
 from .. import config
 from ..compiling import compile
 from ..errors import AccuracyError
+from ..events import note
 from ..torch_compat import pytrees
 from .referee import Difference, first_difference, in_double, tensors_in
 
@@ -63,6 +64,8 @@ class Check:
         given = copied((self.function, args, kwargs))
         with config.patch(SETTINGS), same_random_numbers() as again:
             expected = outcome(plain[0], plain[1], plain[2], self.backward)
+            if expected.error is not None:
+                note("eager raised", error=expected.error)
             again()
             truth = None if wide is None else outcome(wide[0], wide[1], wide[2], self.backward)
             again()

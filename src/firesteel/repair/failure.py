@@ -29,6 +29,8 @@ class Failure:
     """The line of the program that the operator comes from."""
     seen: str = ""
     """Of a difference: where `fs.check` saw it, and what kind it is of."""
+    eager: str = ""
+    """The type of the exception that eager raises, if it does."""
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.stage}: {self.error}: {self.message}"
@@ -40,13 +42,15 @@ class Failure:
                                                                                     self.message)))
 
     def is_same(self, other: Failure) -> bool:
-        """Whether another program fails in the same way."""
+        """Whether a program fails in the same way as another one, from which it was made."""
         return self.is_same_elsewhere(other) and (self.kind != "difference" or self.seen == other.seen)
 
     def is_same_elsewhere(self, other: Failure) -> bool:
         """The same, where what differs may reach the program by another way: in a graph on its own."""
         if (self.kind, self.error) != (other.kind, other.error) or self.stage != other.stage:
             return False
+        if self.eager and not other.eager:
+            return False  # a program that fails by itself does not show the failure
         if self.kind != "exception":
             return self.seen.partition(" ")[0] == other.seen.partition(" ")[0]
         if self.where != other.where:

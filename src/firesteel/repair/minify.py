@@ -87,8 +87,11 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
         raise NoFailure("the script ends without a failure of firesteel",
                         "results are compared with eager where the script calls fs.check(f)(*args)")
     if first.failure.stage == PROGRAM:
-        raise NoFailure(f"the script fails by itself: {first.failure.error}: {first.failure.message}",
-                        "a script is needed that runs in plain PyTorch")
+        hint = "a script is needed that runs in plain PyTorch"
+        if "torch.compile" in text and "firesteel" not in text:
+            hint = "torch.compile is torch's own here: begin the script with import firesteel; firesteel.install()"
+        raise NoFailure(f"the script fails by itself: {first.failure.error}: "
+                        f"{first.failure.message.partition(chr(10))[0]}", hint)
     session.progress(f"it fails: {first.failure}")
     # A run that fails is quick, and one that hangs shows it soon.
     session.impatient = first.failure.kind == "hang"

@@ -53,6 +53,8 @@ class Stages(Observer):
         if kind == "kernel made":
             stack = self.open.get(threading.get_ident())
             self.report(("stage", stage_name(stack[-1]) if stack else RUN))  # it goes on
+        elif kind == "eager raised":
+            self.report(("eager", type(what["error"]).__name__))
 
     def stage_of(self, error: BaseException) -> str:
         """The stage that raised an error."""
@@ -147,10 +149,10 @@ def operators_behind(frames: list[types.FrameType]) -> tuple[tuple[str, ...], st
     line = ""
     for frame in reversed(frames):
         instruction: Any = frame.f_locals.get("inst")
-        if hasattr(instruction, "argval"):
-            found.setdefault(str(instruction.op), None)
         if not is_own_file(frame.f_code.co_filename):
             continue
+        if hasattr(instruction, "argval"):
+            found.setdefault(str(instruction.op), None)
         for value in list(frame.f_locals.values()):
             for node in _nodes_of(value):
                 if isinstance(node, torch.fx.Node):

@@ -116,6 +116,9 @@ class Session:
                     functions.append(file.read())
         graphs = [report[1] for report in ended.reports if report[0] == "graph"]
         failure = failure_behind(ended, limits.seconds)
+        raised = [report[1] for report in ended.reports if report[0] == "eager"]
+        if failure is not None and raised:
+            failure = replace(failure, eager=raised[-1])
         return Tried(failure, ended.seconds, tuple(dict.fromkeys(graphs)), tuple(functions), ended.text)
 
     def prepare(self) -> None:
