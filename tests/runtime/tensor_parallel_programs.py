@@ -264,6 +264,32 @@ def tp_views_stay_as_they_are(run: Run) -> Any:
 
 
 @program
+def tp_an_index_out_of_range(run: Run) -> Any:
+    """The collective has begun: nothing runs a second time, in the one process where that fails."""
+    where, table = mesh(), torch.arange(6.0)
+
+    def look_up(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        whole = DTensor.from_local(x, where, [Shard(0)]).redistribute(placements=[Replicate()]).to_local()
+        return whole + table[index]
+
+    def handled(x: torch.Tensor) -> torch.Tensor:
+        spread = DTensor.from_local(x, where, [Shard(0)])
+        try:
+            return (spread @ spread.t()).redistribute(placements=[Replicate()]).to_local()
+        except RuntimeError:
+            return x
+
+    step, careful = run.compile(look_up), run.compile(handled)
+    for at in range(run.steps + 2):
+        try:
+            run.noted.append(step(torch.ones(2), torch.tensor([0, 1, 2, 9 if at % 2 and run.rank == 0 else 3])) + 0)
+        except IndexError:
+            run.noted.append("refused")
+        run.noted.append(careful(torch.ones(2, 2)) + 0)
+    return []
+
+
+@program
 def tp_module_layouts(run: Run) -> Any:
     """Layouts of whole modules' arguments and results."""
     torch.manual_seed(0)

@@ -33,6 +33,7 @@ from . import assertions
 from .bytecode.join_points import join_point
 from .bytecode.loops import loops_around
 from .data_facts import function_name
+from .graph import TALKS
 from .values.base import Value
 from .values.constants import NumberValue
 from .values.tensors import TensorValue
@@ -359,7 +360,7 @@ def _has_hint(example: torch.Tensor) -> bool:
 
 def _is_foreign(node: Node) -> bool:
     """Whether a node may do more than compute, which must not be done again: operators of others, collectives."""
-    return node.op == "call_function" and _home(node.target) not in _HOMES | {"firesteel"}
+    return TALKS in node.meta or node.op == "call_function" and _home(node.target) not in _HOMES | {"firesteel"}
 
 
 def _may_run(node: Node) -> bool:

@@ -33,8 +33,8 @@ class SpreadCall:
 
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self.options = options
-        self.__name__ = self.__qualname__ = name
-        self.__module__ = __name__
+        self.__name__, self.__qualname__ = name, f"DTensor.{name}"
+        self.__module__ = "torch.distributed.tensor"
 
     def __call__(self, tensor: Any) -> Any:
         return getattr(distributed_tensors.tensor_class(), self.__name__)(tensor, **self.options)
@@ -53,8 +53,6 @@ def call(tx: Tracer, function: Value, args: list[Value], kwargs: dict[str, Value
     if not isinstance(tensor, TensorValue) or spread is (name == "from_local") or \
             not spread and isinstance(tensor, SubclassTensorValue):
         raise GraphBreak(f"DTensor.{name}() of {tensor.describe()}")
-    if any(frame.is_in_try for frame in tx.frames):
-        raise GraphBreak(f"DTensor.{name}() in a try block, which may handle that another process is gone")
     options = {key: _constant(tx, value) for key, value in given.items()}
     if options.get("run_check"):
         raise GraphBreak("DTensor.from_local() that checks what other processes have", "pass run_check=False")

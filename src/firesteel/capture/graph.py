@@ -20,6 +20,9 @@ from ..shapes.symnode import expr_of
 from ..torch_compat.graph_modules import LazyGraphModule
 from .source import ModuleTableSource, Source, graph_input_name
 
+TALKS = "talks"
+"""In ``meta`` of nodes: collectives begin inside of them."""
+
 
 @dataclass(slots=True)
 class GraphInput:

@@ -25,6 +25,7 @@ from ..shapes.symnode import expr_of, make_symbolic
 from .assertions import MAX_ASSUMPTIONS, assert_assumptions, assume, depends_on_data, plausible, typical
 from .break_reasons import written_name
 from .eager_errors import eager_error
+from .graph import TALKS
 from .graph_arguments import to_graph, with_numpy_dtype
 from .graph_functions import (
     DEVIATIONS,
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from .tracer import Tracer
 
 
+_IN_TRY = "in a try block, which may handle that another process is gone"
+
+
 def too_few_elements(tx: Tracer, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether std or var has no degree of freedom: torch warns of that, at the line of the call.
 
@@ -89,7 +93,7 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     """Record one operation; a string target is a tensor method."""
     target = torch_compat.operator_of_definition(target)
     if torch_compat.group_called(target, args) is not None and any(frame.is_in_try for frame in tx.frames):
-        raise GraphBreak("a collective in a try block, which may handle that another process is gone")
+        raise GraphBreak(f"a collective {_IN_TRY}")
     overrides = tx.torch_functions
     if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
         return overrides.call(tx, target, args, kwargs)
@@ -153,11 +157,16 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
         raise GraphBreak(f"{_title(target)}: which tensors are conjugated or negated lazily is not captured")
     if name in LOOKING:
         guard_places(tx, name, fake_args, fake_kwargs)
+    begun: tuple[str, ...] = ()
     wrappers = wrappers_in([*fake_args, *fake_kwargs.values()])
     if wrappers or isinstance(target, type) and is_wrapper_class(target):
         classes = [*dict.fromkeys([*map(type, wrappers), *([target] if isinstance(target, type) else [])])]
+        tx.fake.groups.clear()
         with watched(tx, classes, wrappers):
             result = run_assuming(tx, target, name, fake_args, fake_kwargs)
+        begun = tuple(tx.fake.groups)
+        if begun and any(frame.is_in_try for frame in tx.frames):
+            raise GraphBreak(f"{_title(target)}: a collective {_IN_TRY}")
     elif any(is_jagged(arg) for arg in fake_args):
         tensors = [tensor for arg in args if isinstance(tensor := arg.realize(), JaggedTensorValue)]
         if name == "scaled_dot_product_attention":
@@ -189,6 +198,9 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = result
+    if begun:  # inside of a tensor that is spread over processes
+        node.meta[TALKS] = True
+        tx.graph.groups.update(dict.fromkeys(begun))
     value = wrap_result(tx, node, result)
     if tx.fake.data_symbols:
         node.meta["example_sizes"] = _sizes(result)

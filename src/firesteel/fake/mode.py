@@ -63,6 +63,8 @@ class FakeMode(torch_compat.DispatchMode):
         self.data_symbols_known: list[Symbol] = []
         # how many elements of masks are true: the mask, the number of changes to it until then, the symbol
         self.mask_counts: dict[int, tuple[FakeTensor, int, Symbol]] = {}
+        # the groups of processes that were talked to, by their names, since somebody emptied this
+        self.groups: dict[str, None] = {}
         # what buffers of masks hold in this trace, with the buffers, see `torch_compat.distributed_tensors`
         self.mask_buffers: dict[int, tuple[Any, dict[str, Any]]] = {}
         # what a tensor is called in messages
@@ -248,6 +250,7 @@ class _Operator:
     untrusted: Callable[..., bool] | None
     random: bool
     lazy_view: bool
+    talks: bool
     raises_late: Refuses | None
     restride: Restride | None
     check: agreement.Check | None
@@ -308,6 +311,7 @@ def _look_up(func: Any) -> _Operator:
         untrusted=_UNTRUSTED.get(name),
         random=torch.Tag.nondeterministic_seeded in func.tags,
         lazy_view=name in LAZY_VIEWS,
+        talks=torch_compat.starts_collective(func),
         raises_late=_raises_late(name, torch_compat.mutates_arguments(func)),
         restride=find_layout(func),
         check=agreement.find_check(name),
@@ -382,6 +386,8 @@ def dispatch(mode: FakeMode | None, func: Any, args: tuple[Any, ...], kwargs: di
         mode.draws_random = True
     if operator.lazy_view and mode is not None:
         mode.lazy_views = True
+    if operator.talks and mode is not None:
+        mode.groups[str(args[-1])] = None
     if operator.raises_late is not None and mode is not None and mode.before_late_error is not None \
             and operator.raises_late(args, kwargs):
         mode.before_late_error(*_half_done(operator, args, kwargs))
