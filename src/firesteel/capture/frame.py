@@ -192,11 +192,14 @@ class Frame(ProgramFrame):
 
     @property
     def is_in_try(self) -> bool:
-        """Whether a handler of the program's, other than that of a with block, is around the current instruction."""
+        """Whether a handler of the program's, other than that of a with block, is around the current instruction.
+
+        What only tidies up, behind handlers, generators and comprehensions, does not begin with PUSH_EXC_INFO.
+        """
         instructions, handler = self.decoded.instructions, self.current.handler
         while handler is not None:
             first, second = instructions[handler.target:handler.target + 2]
-            if first.op not in ("COPY", "CALL_INTRINSIC_1") and second.op != "WITH_EXCEPT_START":
+            if first.op == "PUSH_EXC_INFO" and second.op != "WITH_EXCEPT_START":
                 return True
             handler = first.handler
         return False
