@@ -266,3 +266,41 @@ def test_running_threads_do_not_recompile() -> None:
         stop.set()
     unit = compiled._firesteel_unit
     assert all(len(each.entries) <= 1 for each in (unit, *unit.continuations.values()))
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_modules_that_the_first_call_imports(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, fullgraph: bool) -> None:
+    name = f"imported_late_{fullgraph}".lower()
+    package = tmp_path / name
+    package.mkdir()
+    (package / "__init__.py").write_text("import sys\nORDER = []\n")
+    (package / "inner.py").write_text(f"from {name} import ORDER\nORDER.append('inner')\nscale = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    namespace: dict[str, Any] = {}
+    exec(f"""
+def f(x):
+    import {name}
+    {name}.ORDER.append('f')
+    from {name}.inner import scale
+    return x * scale
+
+def missing(x):
+    try:
+        import {name}.nothing
+    except ImportError as error:
+        return x + len(type(error).__name__)
+""", namespace)
+    graphs: list[Any] = []
+
+    def backend(module: Any, examples: Any) -> Any:
+        graphs.append(module)
+        return module
+
+    compiled = fs.compile(namespace["f"], backend=backend, fullgraph=fullgraph)
+    assert [compiled(torch.ones(2)).tolist() for _ in range(3)] == [[3.0, 3.0]] * 3
+    assert len(graphs) == 1  # of the second call
+    assert sys.modules[name].ORDER == ["f", "inner", "f", "f"]
+    missing = fs.compile(namespace["missing"], backend="eager")
+    assert [missing(torch.ones(1)).item() for _ in range(3)] == [20.0] * 3
+    for module in (name, f"{name}.inner"):
+        monkeypatch.delitem(sys.modules, module)

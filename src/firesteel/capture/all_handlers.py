@@ -27,6 +27,7 @@ from . import (  # noqa: F401
     tensor_groups,
     tensors_of_arrays,
     torch_functions,
+    torch_generators,
     torch_state,
     widened_operators,
 )

@@ -112,12 +112,12 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
     title = f"{type(real).__module__}.{type(real).__name__}.{name}"
     if name in NOT_DRAWS or isinstance(real, random.Random) and name not in PYTHON_DRAWS:
         raise GraphBreak(f"{title} draws from a generator of random numbers in a way that is not captured")
-    given = [_argument(tx, arg, title) for arg in args]
-    given_named = {word: _argument(tx, arg, title) for word, arg in kwargs.items()}
+    given = [argument(tx, arg, title) for arg in args]
+    given_named = {word: argument(tx, arg, title) for word, arg in kwargs.items()}
 
     def sampled(grown: Size | None = None) -> Any:
-        return getattr(stand_in(real), name)(*(_now(arg, grown) for arg in given),
-                                             **{word: _now(arg, grown) for word, arg in given_named.items()})
+        return getattr(stand_in(real), name)(*(value_now(arg, grown) for arg in given),
+                                             **{word: value_now(arg, grown) for word, arg in given_named.items()})
 
     try:
         sample = sampled()
@@ -125,7 +125,7 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
         raise GraphBreak(f"{title} raises {type(error).__name__}") from None
     kind = type(sample)
     shape = _shape_of(tx, sample, [*given, *given_named.values()], sampled, title)
-    constants = [_now(arg) for arg in given]
+    constants = [value_now(arg) for arg in given]
     if not (kind in {int, float, bool, type(None)} or isinstance(sample, (numpy.generic, numpy.ndarray))
             and TORCH.get(sample.dtype.char) is not None):
         raise GraphBreak(f"{title} gives a {kind.__name__}")
@@ -135,8 +135,8 @@ def draw(tx: Tracer, generator: RandomGenerator, name: str, args: list[Value], k
     draws = tx.draws
 
     def text(code: EntryCode) -> str:
-        parts = [_text(code, value) for value in given]
-        parts.extend(f"{word}={_text(code, value)}" for word, value in given_named.items())
+        parts = [text_of(code, value) for value in given]
+        parts.extend(f"{word}={text_of(code, value)}" for word, value in given_named.items())
         return f"{generator.text(code)}.{name}({', '.join(parts)})"
 
     if generator.variable is None:
@@ -155,14 +155,14 @@ class Size:
         self.number = number
 
 
-def _argument(tx: Tracer, value: Value, title: str) -> Any:
+def argument(tx: Tracer, value: Value, title: str) -> Any:
     """An argument of a draw: a constant, or one in which integers that vary are `Size`s."""
     value = value.realize()
     if isinstance(value, NumberValue) and value.expr.kind == "int" and value.hint is not None and \
             all(symbol in tx.symbols.sources for symbol in value.expr.free_symbols):
         return Size(value)
     if isinstance(value, TupleValue) and value.cls in {tuple, torch.Size}:
-        return tuple(_argument(tx, item, title) for item in value.elements(tx))
+        return tuple(argument(tx, item, title) for item in value.elements(tx))
     if isinstance(value, ArrayValue) and (value.real is None or not value.scalar):
         raise GraphBreak(f"{title} with {value.describe()} as an argument: its numbers are drawn before the graph runs",
                          "draw standard numbers of a size, and compute with the array afterwards")
@@ -171,17 +171,17 @@ def _argument(tx: Tracer, value: Value, title: str) -> Any:
     return tx.constant_of(value)
 
 
-def _now(arg: Any, grown: Size | None = None) -> Any:
+def value_now(arg: Any, grown: Size | None = None) -> Any:
     """An argument with the values that its sizes have now; `grown` is one larger."""
     if isinstance(arg, tuple):
-        return tuple(_now(item, grown) for item in arg)
+        return tuple(value_now(item, grown) for item in arg)
     return arg.number.hint + (arg is grown) if isinstance(arg, Size) else arg
 
 
-def _text(code: EntryCode, arg: Any) -> str:
+def text_of(code: EntryCode, arg: Any) -> str:
     """An argument in the code of an entry."""
     if isinstance(arg, tuple):
-        return f"({''.join(f'{_text(code, item)}, ' for item in arg)})"
+        return f"({''.join(f'{text_of(code, item)}, ' for item in arg)})"
     if isinstance(arg, Size):
         known = arg.number.realize()
         return code.expression(arg.number.expr) if known is arg.number else code.constant(known.as_constant())

@@ -1,4 +1,4 @@
-"""The states of Python's and NumPy's generators of random numbers, kept in case that a graph raises.
+"""The states of generators of random numbers, Python's, NumPy's and torch's, kept in case that a graph raises.
 
 A Mersenne twister has 624 words, and asking for them makes as many objects: 8 µs for `random.getstate`, 17 µs for
 `np.random.get_state`, in every call of an entry that draws a number. Where the words lie in memory as expected, which
@@ -14,6 +14,7 @@ import struct
 from typing import Any
 
 import numpy
+import torch
 
 from ..records import dataclass
 
@@ -38,15 +39,15 @@ class RawState:
 def states(*generators: Any) -> list[tuple[Any, Any]]:
     """Generators with their states."""
     return [(one, python_state(one) if isinstance(one, random.Random) else
-             one.get_state() if isinstance(one, numpy.random.RandomState) else one.bit_generator.state)
-            for one in generators]
+             one.get_state() if isinstance(one, (numpy.random.RandomState, torch.Generator)) else
+             one.bit_generator.state) for one in generators]
 
 
 def states_without_normal(*generators: Any) -> list[tuple[Any, Any]]:
     """The same, for calls of `WITHOUT_NORMAL` alone where they are NumPy's `RandomState`s."""
     return [(one, python_state(one) if isinstance(one, random.Random) else
-             numpy_state(one) if isinstance(one, numpy.random.RandomState) else one.bit_generator.state)
-            for one in generators]
+             numpy_state(one) if isinstance(one, numpy.random.RandomState) else
+             one.get_state() if isinstance(one, torch.Generator) else one.bit_generator.state) for one in generators]
 
 
 def restore(kept: list[tuple[Any, Any]]) -> None:
@@ -58,7 +59,7 @@ def restore(kept: list[tuple[Any, Any]]) -> None:
                 generator.__dict__["gauss_next"] = state.next_normal
         elif isinstance(generator, random.Random):
             generator.setstate(state)
-        elif isinstance(generator, numpy.random.RandomState):
+        elif isinstance(generator, (numpy.random.RandomState, torch.Generator)):
             generator.set_state(state)
         else:
             generator.bit_generator.state = state

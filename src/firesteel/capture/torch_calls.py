@@ -52,6 +52,7 @@ from .tensors_of_arrays import with_tensors
 from .undecidable import SYMBOLIC, Undecidable, sizes_in, static_needed, undecidable
 from .values.base import Value
 from .values.constants import ConstantValue, NumberValue
+from .values.generators import RandomGenerator
 from .values.jagged_tensors import JaggedTensorValue
 from .values.sequences import ListValue, TupleValue
 from .values.tensors import TensorValue
@@ -122,6 +123,11 @@ def _call_deterministic(tx: Tracer, target: Any, args: list[Value], kwargs: dict
 
 def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if "generator" in kwargs and isinstance(generator := kwargs["generator"].realize(), RandomGenerator):
+        from .torch_generators import call_with_generator  # few programs have one
+
+        named_others = {key: value for key, value in kwargs.items() if key != "generator"}
+        return call_with_generator(tx, name, generator, args, named_others)
     keep_numbers = name in VALUE_ONLY
     if isinstance(target, type(operator.add)) and target in _METHOD_OF:
         keep_numbers = keep_numbers or isinstance(args[0].realize(), (ConstantValue, NumberValue))

@@ -27,7 +27,13 @@ FLAGS = (
     "{0: 0, 1: 2}[int(bad)]", "k", "k.item() > 2", "[0, 1, 0, 2][k]", "len(range(k.item() - 1))",
     "counted[0] > k.item()",
 )  # fmt: skip
-RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))")
+RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.randn(2))",
+          "r = r + torch.randn(r.shape, generator=g)", "names.append(torch.randint(2, 9, (3,), generator=g))",
+          "b.float().uniform_(-1, 2, generator=g)", "names.append(torch.randperm(4, generator=g)[k % 4])",
+          "g.manual_seed(7); r = r * torch.normal(1.0, 2.0, (2,), generator=g)", "c.normal_(generator=g)",
+          "h = torch.Generator().manual_seed(3); r = r + torch.rand(2, generator=h)",
+          "r = r + torch.multinomial(torch.ones(4), 2, generator=g)",
+          "names.append(torch.rand(2, generator=g).mul_(2))")
 
 CHOSEN = ("r = r * max(a.sum(), c.sum())", "names.append(min([a.amax(), b.sum(), c.amin() * bad]))",
           "names.append(max(k, counted[0]))", "r = r.detach() + max(a[0], a[1])",
@@ -91,14 +97,16 @@ def generate(seed: int) -> Program:
     if dice.chance(0.3):
         number = "*(lambda t: (t[0], t))(torch.tensor([int(2 * bad), 1])), []"
     outcomes = dice.choice(((0, 0, 1, 0, 1, 1, 0), (1, 0, 0, 0, 1), (0, 1, 1, 1, 0), (1, 1, 0, 1, 0, 0, 1), (0, 0, 0)))
-    result = dice.choice(("r", "r, a", "b", "mask", "r, c * 1", "r, mask, names"))
+    result = dice.choice(("r", "r, a", "b", "mask", "r, c * 1", "r, mask, names",
+                          "r, torch.rand(1, generator=g)"))
     source = "\n".join([
         "import torch", "import torch.nn.functional as F", "", "",
         "def asked(t):", "    if (t > 0.5).any():", "        return True", "    return False", "", "",
-        "def fn(a, b, c, w, bad, k, counted, names):", "    r = w * 2", "    mask = c > 0",
+        "def fn(a, b, c, w, bad, k, counted, names, g):", "    r = w * 2", "    mask = c > 0",
         *(f"    {line}" for line in lines), f"    return {result}", "", "",
         "def call(bad):", "    torch.manual_seed(3)", "    base = torch.arange(6.0)", f"    a, b = {memory}",
-        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), {number}), {{}}", "", "",
+        f"    more = ({number}, torch.Generator())",
+        f"    return (a, b, torch.ones(2, 2), torch.ones(2){leaf}, torch.tensor(bad), *more), {{}}", "", "",
         "def make():", f"    return fn, [call(float(bad)) for bad in {outcomes}], lambda index: None, lambda: {{}}", "",
     ])  # fmt: skip
     return Program(seed, source)

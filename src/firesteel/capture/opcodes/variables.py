@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from typing import Any
 
@@ -9,7 +10,7 @@ from ..bytecode.instructions import Instruction
 from ..frame import Frame
 from ..kept_alive import end_is_noticed
 from ..opcode_handlers import opcode
-from ..signals import GraphBreak, UserRaise
+from ..signals import GraphBreak, SkipFrame, UserRaise
 from ..source import ConstantSource, LocalSource, item_source
 from ..values.base import Value
 from ..values.constants import NULL, ConstantValue
@@ -181,7 +182,25 @@ def import_name(frame: Frame, inst: Instruction) -> None:
         if absolute in sys.modules and names and all(hasattr(sys.modules[absolute], n) for n in names):
             frame.push(_imported(frame, absolute, sys.modules[absolute]))
             return
+    if level == 0 and _is_there(name) and name not in _awaited:
+        _awaited.add(name)
+        raise SkipFrame(f"importing {name!r}, which this call does for the others", makes_ready=True)
     raise GraphBreak(f"importing {name!r}, which is not imported yet", "import it at the top of the module")
+
+
+_awaited: set[str] = set()
+"""Modules that calls have run as plain Python for, which imports them. What is asked for again cannot be imported."""
+
+
+def _is_there(name: str) -> bool:
+    """Whether a module that is not imported yet can be expected to exist; nothing is imported to find out."""
+    package, _, _ = name.rpartition(".")
+    if name in sys.modules or package and package not in sys.modules:
+        return name not in sys.modules and _is_there(package)
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
 
 
 def _imported(frame: Frame, name: str, module: Any) -> Value:
