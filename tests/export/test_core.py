@@ -517,11 +517,11 @@ def test_inputs_are_checked(strict):
     good = torch.randn(5, 4)
     for x, y, k, u, words in (
         (torch.randn(5, 5), good, 3, torch.ones(3), r"the input x\.shape\[1\] must be 4, but is 5"),
-        (good, torch.randn(6, 4), 3, torch.ones(3), r"the input y\.shape\[0\] must be n, but is 6"),
+        (good, torch.randn(6, 4), 3, torch.ones(3), r"the input y\.shape\[0\] must be n, which is 5, but is 6"),
         (torch.randn(10, 4), torch.randn(10, 4), 3, torch.ones(3), r"n must be <= 9, but is 10"),
         (good, good.double(), 3, torch.ones(3), r"the input y must be of dtype torch.float32, but is of torch.float64"),
         (good, good, 4, torch.ones(3), r"the input k must be 3"),
-        (good, good, 3, torch.ones(3, 1), r"the input d\['u'\] must have 1 dimensions, but has 2"),
+        (good, good, 3, torch.ones(3, 1), r"the input d\['u'\] must have 1 dimension, but has 2"),
         (good, good, 3, 1.0, r"the input d\['u'\] must be a tensor, but is a float"),
     ):
         with pytest.raises(InputMismatchError, match=words):

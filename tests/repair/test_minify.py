@@ -206,6 +206,20 @@ def test_what_is_made_small_does_not_fail_by_itself(session, monkeypatch):
         assert broken.eager == "IndexError" and not broken.is_same(failure) and failure.is_same(broken)
 
 
+def test_of_several_operators_the_one_is_named_that_plain_python_mends(session, tmp_path):
+    text = SMALL.replace("import torch\n", "import os\nimport torch\n").replace(
+        "torch.manual_seed(0)", '''
+def stops(graph, examples):
+    if any(node.name.startswith("cumsum") for node in graph.graph.nodes):
+        os.abort()
+    return graph.forward
+
+torch.manual_seed(0)''').replace("fs.check(f)", "fs.check(f, backend=stops)")
+    failure = session.failure(text)
+    assert failure.kind == "crash" and failure.operators == ()
+    assert minify.refined(session, text, failure).operators[0] == "aten.cumsum.default"
+
+
 def test_a_hang_in_a_capture_is_named_when_the_time_is_up(session):
     """What it takes to name it is kept back of the time."""
     text = "import firesteel as fs\n\n\ndef f(x):\n    return f'{x}'\n\n\nfs.check(f)(3)\n"

@@ -63,6 +63,15 @@ def test_a_graph(failures, monkeypatch):
     run(path)
 
 
+def test_functions_of_torch_that_a_function_has_made():
+    graph = fs.capture_graph(lambda x: torch.nn.functional.max_pool2d(x, 2).cos())(torch.ones(1, 4, 4)).graph_module
+    text = module.script_of_graph(graph, [torch.ones(1, 4, 4)], "a graph")
+    assert "torch.nn.functional.max_pool2d(x, 2)" in text
+    namespace = {"__name__": "__main__"}
+    exec(compile(text, "script", "exec"), namespace)
+    torch.testing.assert_close(namespace["f"](torch.ones(1, 4, 4))[0], torch.ones(1, 2, 2).cos())
+
+
 def test_a_function_that_cannot_be_captured(failures, monkeypatch):
     HANDLERS.load()
     monkeypatch.setitem(HANDLERS, "UNARY_NEGATIVE", refuse)

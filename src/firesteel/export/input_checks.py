@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,9 +121,10 @@ def _check_tensor(checks: InputChecks, name: str, path: str, fake: torch.Tensor)
     checks.conditions.append(Condition(
         f"isinstance({name}, Tensor)",
         lambda scope: f"the input {path} must be a tensor, but is a {type(scope[name]).__qualname__}"))
+    wanted = "1 dimension" if fake.dim() == 1 else f"{fake.dim()} dimensions"
     checks.conditions.append(Condition(
         f"{name}.dim() == {fake.dim()}",
-        lambda scope: f"the input {path} must have {fake.dim()} dimensions, but has {scope[name].dim()}: it is of "
+        lambda scope: f"the input {path} must have {wanted}, but has {scope[name].dim()}: it is of "
                       f"shape {tuple(scope[name].shape)}"))
     checks.conditions.append(Condition(
         f"{name}.dtype is {name}_dtype",
@@ -149,7 +150,8 @@ def _check_sizes(checks: InputChecks, sizes: list[tuple[str, str, Any]], program
             _solve(checks, texts, where, unknown[0], text, path, expr)
     for text, path, expr in open_sizes:
         if all(symbol in texts for symbol in expr.free_symbols):
-            _demand_size(checks, f"{text} == {print_python(expr, texts)}", text, path, str(expr))
+            value = print_python(expr, texts)
+            _demand_size(checks, f"{text} == {value}", text, path, str(expr), value if expr.free_symbols else "")
     for expr, bounds in program.range_constraints.items():
         if isinstance(expr, Expr) and expr.free_symbols and all(symbol in texts for symbol in expr.free_symbols):
             _demand_range(checks, expr, bounds, texts, where)
@@ -172,9 +174,12 @@ def _solve(checks: InputChecks, texts: dict[Symbol, str], where: dict[Symbol, st
     texts[unknown], where[unknown] = f"(({text} - {constant}) // {factor})", path
 
 
-def _demand_size(checks: InputChecks, condition: str, text: str, path: str, wanted: str) -> None:
-    checks.conditions.append(Condition(
-        condition, lambda scope: f"the input {path} must be {wanted}, but is {eval(text, dict(scope))}"))
+def _demand_size(checks: InputChecks, condition: str, text: str, path: str, wanted: str, value: str = "") -> None:
+    def message(scope: Mapping[str, Any]) -> str:
+        which = f", which is {eval(value, dict(scope))}" if value else ""
+        return f"the input {path} must be {wanted}{which}, but is {eval(text, dict(scope))}"
+
+    checks.conditions.append(Condition(condition, message))
 
 
 def _demand_range(checks: InputChecks, expr: Expr, bounds: ValueRanges, texts: dict[Symbol, str],

@@ -211,6 +211,9 @@ def refined(session: Session, text: str, failure: Failure) -> Failure:
         found = replace(found, operators=(*found.operators, *faulty_expressions(session, text)))
         return replace(found, line=found.line or last_line(text))
     known = [name for name in found.operators if not left or _among(name, left)]
+    if not found.operators and len(left) > 1:
+        mended = mending_expression(session, text)
+        left.sort(key=lambda name: mended is None or name.split(".")[1:2] != mended[1].split("(")[0].split(".")[-1:])
     line = found.line or last_line(text)
     return replace(found, operators=tuple(known) or found.operators or tuple(left), line=line)
 
@@ -265,10 +268,14 @@ def operators_left(session: Session, text: str) -> tuple[list[str], Misjudged | 
 
 
 def faulty_expressions(session: Session, text: str) -> list[str]:
-    """The smallest expressions of a script's function that mend it when plain Python computes them, outside of graphs.
+    """The opcode and the expression at fault; where that is not known, the opcodes that are left of the function."""
+    mended = mending_expression(session, text)
+    return [" ".join(mended)] if mended is not None else opcodes_of(ast.parse(text))
 
-    Each with the name of its opcode. Where there is none, the opcodes that are left of the function.
-    """
+
+def mending_expression(session: Session, text: str) -> tuple[str, str] | None:
+    """The smallest expression of a script's function that mends it when plain Python computes it, outside of graphs,
+    behind the name of its opcode."""
     tree = ast.parse(text)
     for at in plain_places(tree):
         if time.monotonic() > session.end - session.reserve / 3:
@@ -276,8 +283,8 @@ def faulty_expressions(session: Session, text: str) -> list[str]:
         candidate = copy.deepcopy(tree)
         name, expression = make_plain(candidate, at)
         if session.failure(edits.source(candidate)) is None:
-            return [f"{name} {expression}"]  # small ones come first
-    return opcodes_of(tree)
+            return name, expression  # small ones come first
+    return None
 
 
 _TRIVIAL = frozenset({"aten.detach.default", "aten.alias.default", "aten.t.default", "aten.ones_like.default",

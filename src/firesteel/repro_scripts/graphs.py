@@ -91,6 +91,9 @@ class GraphSource:
             if getattr(place, short, None) is target:
                 where = "torch.Tensor" if place is torch.Tensor else place.__name__
                 return f"{where}.{short}"
+        for name, known in vars(torch.nn.functional).items():
+            if known is target:  # made by a function, as max_pool2d is
+                return f"torch.nn.functional.{name}"
         if module in ("builtins", None) and not qualified:
             raise Unwritable(f"an operation is {target!r}")
         if module == "builtins":
