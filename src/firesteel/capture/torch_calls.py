@@ -98,6 +98,8 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     overrides = tx.torch_functions
     if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
         return overrides.call(tx, target, args, kwargs)
+    if "generator" in kwargs and isinstance(generator := kwargs["generator"].realize(), RandomGenerator):
+        return tx.draw_tensor(target, generator, args, kwargs)
     if torch.are_deterministic_algorithms_enabled():
         return _call_deterministic(tx, target, args, kwargs)
     return _call(tx, target, args, kwargs)
@@ -123,11 +125,6 @@ def _call_deterministic(tx: Tracer, target: Any, args: list[Value], kwargs: dict
 
 def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    if "generator" in kwargs and isinstance(generator := kwargs["generator"].realize(), RandomGenerator):
-        from .torch_generators import call_with_generator  # few programs have one
-
-        named_others = {key: value for key, value in kwargs.items() if key != "generator"}
-        return call_with_generator(tx, name, generator, args, named_others)
     keep_numbers = name in VALUE_ONLY
     if isinstance(target, type(operator.add)) and target in _METHOD_OF:
         keep_numbers = keep_numbers or isinstance(args[0].realize(), (ConstantValue, NumberValue))

@@ -10,11 +10,12 @@ what operations of graphs draw from, and is no argument of theirs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..devices import CPU
+from ..devices import CPU, kind_of
 from ..shapes.symnode import make_symbolic
 from .call_handlers import handles
 from .drawn_numbers import Size, argument, text_of, value_now
@@ -64,7 +65,7 @@ class TorchGenerator(RandomGenerator):
 
 def wrap_generator(tx: Tracer, real: torch.Generator, source: Source) -> Value | None:
     """The Value of a generator from outside; None for those that nothing is known of."""
-    if real.device.type != CPU.name or real is torch.default_generator or tx.compiler.exports:
+    if not kind_of(real.device).is_host or real is torch.default_generator or tx.compiler.exports:
         return None
     tx.guard(source, "generator", f"type({{0}}) is {{k[0]}} and {{0}}.device.type == {CPU.name!r} "
              "and {0} is not {k[1]}", (torch.Generator, torch.default_generator))
@@ -75,16 +76,19 @@ def wrap_generator(tx: Tracer, real: torch.Generator, source: Source) -> Value |
 def make_generator(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``torch.Generator()``."""
     devices = [tx.constant_of(arg) for arg in (*args, *kwargs.values())]
-    if len(devices) > 1 or set(kwargs) - {"device"} or devices and str(devices[0]) != CPU.name or tx.compiler.exports:
+    if len(devices) > 1 or set(kwargs) - {"device"} or tx.compiler.exports \
+            or devices and not kind_of(torch.device(devices[0])).is_host:
         raise GraphBreak("a torch.Generator for another device than the CPU")
     _refuse_inside(tx)
     variable = tx.draws.variable(lambda code: f"{code.constant(torch.Generator)}()")
     return TorchGenerator(torch.Generator(), None, variable)
 
 
-def call_with_generator(tx: Tracer, name: str, generator: RandomGenerator, args: list[Value],
+def call_with_generator(tx: Tracer, target: Any, generator: RandomGenerator, args: list[Value],
                         kwargs: dict[str, Value]) -> Value:
-    """A function of torch's that draws from a generator."""
+    """A function of torch's that draws from a generator, which is among its named arguments."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    kwargs = {key: value for key, value in kwargs.items() if key != "generator"}
     if not isinstance(generator, TorchGenerator):
         raise GraphBreak(f"torch.{name} with {generator.describe()} as generator")  # which raises
     _refuse_inside(tx)
@@ -102,7 +106,7 @@ def call_with_generator(tx: Tracer, name: str, generator: RandomGenerator, args:
         sample = torch.empty(size, dtype=known.get("dtype") or _usual_dtype(name), device=known.get("device"))
     except (RuntimeError, TypeError) as error:
         raise GraphBreak(f"torch.{name} raises {type(error).__name__}") from None
-    if sample.device.type != CPU.name:
+    if not kind_of(sample).is_host:
         raise GraphBreak(OTHERS)
     drawn = _drawn(tx, name, generator, numbers, sizes, sample)
     return tx.call_torch("clone", [drawn], {})
@@ -113,7 +117,7 @@ def _fill(tx: Tracer, name: str, generator: TorchGenerator, filled: TensorValue,
     """``x.normal_(generator=g)``: as many numbers are drawn as a tensor of its sizes has, and copied."""
     fake = filled.fake
     given = [argument(tx, arg, f"Tensor.{name}") for arg in args]
-    if kwargs or any(type(number) not in (int, float, bool) for number in given) or fake.device.type != CPU.name \
+    if kwargs or any(type(number) not in (int, float, bool) for number in given) or not kind_of(fake).is_host \
             or not all(type(size) is int for size in fake.shape) or not fake.is_contiguous():
         raise GraphBreak(OTHERS)
     sample = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
@@ -172,8 +176,8 @@ def draw_tensor(name: str, generator: torch.Generator, numbers: tuple[Any, ...],
             *numbers, generator=generator)
         return filled
     sizes = size if name == "randperm" else (size,)
-    made: torch.Tensor = getattr(torch, name)(*numbers, *sizes, generator=generator, dtype=dtype, device=CPU.name)
-    return made
+    factory: Callable[..., torch.Tensor] = getattr(torch, name)
+    return factory(*numbers, *sizes, generator=generator, dtype=dtype, device=CPU.name)
 
 
 def _usual_dtype(name: str) -> torch.dtype:

@@ -33,6 +33,7 @@ from . import (
     tensor_subclasses,
     torch_calls,
     torch_functions,
+    torch_generators,
     wrapping,
 )
 from .branch_copies import Branches
@@ -108,6 +109,8 @@ class Tracer:
     call_torch = torch_calls.call_torch
     tensor_list = torch_calls.tensor_list
     deep_copy = tensor_copies.deep_copy
+    draw_tensor = torch_generators.call_with_generator
+    wrap_generator = torch_generators.wrap_generator
     guard_places = storages.guard_places
     backward = gradients.backward
     register_hook = gradient_hooks.register

@@ -511,11 +511,8 @@ def _wrap_instance(tx: Tracer, real: Any, kind: type, source: Source) -> Value:
     if kind in GENERATORS and not tx.compiler.exports:
         _guard_type(tx, kind, source)
         return RandomGenerator(real, source)
-    if kind is torch.Generator:
-        from .torch_generators import wrap_generator  # few programs have one
-
-        if (generator := wrap_generator(tx, real, source)) is not None:
-            return generator
+    if kind is torch.Generator and (generator := tx.wrap_generator(real, source)) is not None:
+        return generator
     if kind is numpy.ndarray and config.trace_numpy and not tx.compiler.exports:
         return tx.arrays.wrap_array(tx, real, source)
     _guard_type(tx, kind, source)
