@@ -91,6 +91,7 @@ def test_an_exception_of_a_handler_reaches_the_program_whatever_is_being_compile
         if not raised:
             whole = time.perf_counter() - started
         assert error is (raised[-1] if raised else None)
+        assert error is None or error.__context__ is None
         arrived += bool(raised)
         assert state() == before
         assert signal.getsignal(signal.SIGALRM) is handler

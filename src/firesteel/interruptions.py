@@ -322,10 +322,13 @@ class uninterrupted:  # noqa: N801  (used like a function)
             held = _SIGNALS.take() if _SIGNALS.held is not None else None
             if isinstance(error, Interrupted):
                 held = error.error
-                held.__context__ = None
             if held is not None:
                 _SIGNALS.seen = held
-                raise held
+                try:
+                    raise held
+                finally:
+                    if isinstance(error, Interrupted):
+                        held.__context__ = error.__context__  # what the program itself was handling, if anything
 
 
 class interruptible:  # noqa: N801
