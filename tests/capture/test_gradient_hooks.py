@@ -209,6 +209,45 @@ def test_full_backward_hook_of_several_tensors_breaks():
     check(lambda module, x, y, log: module(x, y).sin(), make, breaks=True, backends=("eager",))
 
 
+class Masked(nn.Module):
+    """Takes and gives tensors that have no gradients, before and behind the one that has."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 4)
+
+    def forward(self, scale, x, mask, count=2, other=None):
+        return mask, self.linear(x) * scale * mask, None, scale.sum(), count
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_full_backward_hooks_of_modules_with_tensors_that_have_no_gradients(grad):
+    def make():
+        module = Masked()
+
+        def hook(module, inputs, outputs):
+            seen = [None if one is None else (one.dtype, one.double().sum().item()) for one in (*inputs, *outputs)]
+            module.seen = [*getattr(module, "seen", []), seen]
+            return None if inputs[1] is None else (inputs[0], inputs[1] * 2, inputs[2])
+
+        module.register_full_backward_hook(hook)
+        module.register_full_backward_pre_hook(lambda module, outputs: (outputs[0], outputs[1] * 3, *outputs[2:]))
+        return module, leaf() if grad else leaf().detach(), torch.ones(4), torch.tensor([True, False, True, True])
+
+    def f(module, x, scale, mask, log):
+        mask, y, nothing, total, count = module(scale, x, mask)
+        return y.sin() * mask * count, total * (nothing is None)
+
+    check(f, make, backends=("eager", "native"))
+    modules = []
+    for compile_ in (lambda function: function, lambda function: fs.compile(function, backend="eager", fullgraph=True)):
+        torch.manual_seed(0)
+        module, *arguments = make()
+        compile_(f)(module, *arguments, [])[0].sum().backward()
+        modules.append(module)
+    assert str(modules[0].seen) == str(modules[1].seen)
+
+
 def test_hooks_on_the_results_of_modules_with_hooks_come_first():
     def f(module, x, log):
         y = module(x)

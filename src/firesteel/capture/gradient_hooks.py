@@ -109,8 +109,8 @@ def check_hooked(tx: Tracer) -> None:
 
 @handles(several_tensors)
 def break_for_several_tensors(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A module with a full backward hook takes or returns more than one tensor."""
-    raise GraphBreak("a full backward hook of a module that takes or returns several tensors")
+    """A module with a full backward hook takes or returns more than one tensor that requires gradients."""
+    raise GraphBreak("a full backward hook of a module that takes or returns several tensors which require gradients")
 
 
 @handles(pass_hooked)

@@ -14,6 +14,8 @@ SAMPLE = 2
 
 # What a layer has in the module's constructor, and what its `forward` does; `{n}` is the layer's number.
 LAYERS = (
+    ("self.masked{n} = Masked()\nself.masked{n}.register_full_backward_hook(doubled_floats)",
+     "x, kept = self.masked{n}(x, x.detach() > 0)\nx = x + kept"),
     ("self.l{n} = nn.Linear(4, 4)", "x = self.l{n}(x)"),
     ("self.l{n} = nn.Linear(4, 4, bias=False)", "x = F.gelu(self.l{n}(x)) + x"),
     ("self.l{n} = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))", "x = self.l{n}(x)"),
@@ -163,6 +165,20 @@ class Through(torch.autograd.Function):
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
         return gradient * (x.abs() < 1)
+
+
+def doubled_floats(module, found, given):
+    module.given = len(given)
+    return tuple(g * 2 if g is not None and g.is_floating_point() else g for g in found)
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, mask, times=2):
+        return self.linear(x) * mask * times, mask
 
 
 class Model(nn.Module):
