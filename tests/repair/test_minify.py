@@ -183,6 +183,19 @@ def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
     assert seconds[0] == 2.0
 
 
+def test_runs_import_nothing_of_firesteel(session):
+    """All of it is there before the first run: each would import it again."""
+    faults.load()
+    for name in ("network", "function", "losses", "python"):
+        text = faults.PROGRAMS[name] + '''
+import sys
+raise ValueError([one for one in sys.modules if one.startswith("firesteel.") and one not in KNOWN])
+'''
+        known = f"import sys\nKNOWN = set(sys.modules)\n{text}"
+        with fs.config.patch(verify=False):
+            assert session.failure(known).message == "[]"
+
+
 def test_a_run_hangs_that_takes_much_longer_than_those_that_end(session):
     session.each = 6.0
     before = session.limits().seconds

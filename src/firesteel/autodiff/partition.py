@@ -613,7 +613,8 @@ def _kept_value(item: Kept) -> FakeTensor:
     value: FakeTensor = item.node.meta["val"]
     if not item.copied and item.narrow is None:
         return value
-    copy: FakeTensor = _ATEN._to_copy.default(value, dtype=item.narrow)  # of expanded inputs, with other strides
+    # of expanded inputs, with other strides; called for itself, it would make torch import all of torch.distributed
+    copy: FakeTensor = FakeTensor.run_operator(None, _ATEN._to_copy.default, (value,), {"dtype": item.narrow})
     return copy
 
 

@@ -210,6 +210,27 @@ def ended_like_interrupts() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def load_all() -> None:
+    """Import what stages import when they first need it, which would be in each child."""
+    from .. import compiled_functions, module_wrapper
+    from ..backends import profiler_regions, stages
+    from ..capture import all_handlers
+    from ..fake.rules.registry import RULES
+    from ..functional.decompositions.registry import DECOMPOSITIONS
+    from ..kernels import plan_cache, plan_text
+    from ..kernels.cpu import arguments
+    from ..kernels.lowering.registry import LOWERINGS
+    from ..kernels.targets import target_for
+    from ..pipeline import graph_passes
+    from ..runtime import ranges
+
+    for registry in (RULES, DECOMPOSITIONS, LOWERINGS):
+        registry.load()
+    target_for(torch.device("cpu")).passes()
+    del compiled_functions, module_wrapper, profiler_regions, stages, all_handlers, plan_cache, plan_text, arguments
+    del graph_passes, ranges
+
+
 def preload() -> None:
     """Import what children need. Nothing of it is run."""
     from .. import compiling, pipeline
@@ -225,5 +246,6 @@ def preload() -> None:
 
         load_stages()
         compiler.prepare()
+        load_all()
     except Exception:
         pass  # that fails in the children too, where it is seen
