@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import enum
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 
 import firesteel as fs
@@ -272,3 +274,65 @@ def test_messages_of_super() -> None:
 
     for function in (lambda x: (lambda: super().foo)(), lambda x: (lambda y: super().foo)(x), lambda x: deleted()):
         check(lambda x, function=function: message(x, function))
+
+
+def test_what_makes_of_classes_refuses() -> None:
+    def f(x, kind, seen):
+        seen.append(kind)
+        x.add_(1)
+        if kind == "list":
+            @dataclass
+            class Listed:
+                rows: list = [1]  # noqa: RUF008
+        elif kind == "unhashable":
+            class Equal:
+                def __eq__(self, other):
+                    return True
+
+            @dataclass
+            class Held:
+                rows: object = Equal()  # noqa: RUF009
+        elif kind == "field":
+            @dataclass
+            class Field:
+                rows: set = field(default={1, 2})  # noqa: RUF008
+        elif kind == "enum":
+            class Color(enum.Enum):
+                RED = 1
+                RED = 2  # noqa: PIE796
+        else:
+            class Fine(enum.Enum):
+                RED = 1
+                GREEN = 1
+            return x, Fine.GREEN.name
+        return x
+
+    for kind in ("list", "unhashable", "field", "enum", "fine"):
+        def call(compiled, kind=kind):
+            seen, x = [], torch.zeros(2)
+            try:
+                result = compiled(x, kind, seen)
+            except (TypeError, ValueError) as error:
+                result = type(error), str(error)
+            return x.tolist(), seen, result[1:]
+
+        assert call(fs.compile(f, backend="eager")) == call(f), kind
+
+
+def test_a_dataclass_in_a_module_that_is_not_there() -> None:
+    space: dict[str, Any] = {"__name__": "firesteel_no_module", "torch": torch, "dataclass": dataclass}
+    exec('''def f(x, seen):
+    seen.append(1)
+    x.add_(1)
+    @dataclass
+    class Row:
+        t: "int"
+    return Row(x)''', space)
+
+    def call(function):
+        seen, x = [], torch.zeros(2)
+        with pytest.raises(AttributeError) as caught:
+            function(x, seen)
+        return x.tolist(), seen, str(caught.value)
+
+    assert call(fs.compile(space["f"], backend="eager")) == call(space["f"])

@@ -71,6 +71,17 @@ class StandIn:
     """A class member whose Value is known to the capture only."""
 
 
+class EnumNames(DictValue):
+    """The namespace of an enumeration's body: a second value for a name is refused there."""
+
+    __slots__ = ()
+
+    def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
+        if key.key(tx) in self.items:
+            raise GraphBreak("an enumeration whose body binds a name twice", ADVICE)
+        super().set_item(tx, key, value)
+
+
 @handles(__build_class__)
 def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``__build_class__(body, name, *bases, metaclass=..., **keywords)``."""
@@ -82,7 +93,7 @@ def call_build_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) ->
     if not issubclass(metaclass, enum.EnumMeta) and find_on_class(metaclass, "__prepare__")[1] is not type:
         raise GraphBreak(f"a class whose metaclass {metaclass.__name__} prepares its namespace", ADVICE)
     frame = Frame(tx, body.code, body.globals, body.closure, {})
-    frame.class_locals = DictValue({})
+    frame.class_locals = EnumNames({}) if issubclass(metaclass, enum.EnumMeta) else DictValue({})
     cell = frame.run().realize()
     if isinstance(cell, CellValue):
         frame.class_locals.items["__classcell__"] = (ConstantValue("__classcell__"), cell)
@@ -319,11 +330,16 @@ def _field(tx: Tracer, value: ObjectValue) -> Any:
     """A field of a dataclass, whose default and factory are stand-ins."""
     parts = {name: attr for name, attr in value.attrs.items() if attr is not None}
     default = parts["default"].realize()
-    if isinstance(default, (DictValue,)) or not default.is_constant() and not isinstance(default, ObjectValue):
+    if _is_unhashable(default) or not default.is_constant() and not isinstance(default, ObjectValue):
         raise GraphBreak("a field of a dataclass made inside whose default is no constant", ADVICE)
     names = ("default", "default_factory", "init", "repr", "hash", "compare")
     named = {name: stand_in(tx, parts[name]) for name in names}
     return dataclasses.Field(**named, metadata={}, kw_only=stand_in(tx, parts["kw_only"]))  # type: ignore[call-overload]
+
+
+def _is_unhashable(value: Value) -> bool:
+    """What a dataclass refuses as a default, which a stand-in is not."""
+    return value.realize().python_type().__hash__ is None
 
 
 @handles(PROCESS_CLASS)
@@ -334,8 +350,8 @@ def call_process_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) 
     options = tuple(tx.constant_of(arg) for arg in args[1:])
     if recipe is None or kwargs:
         raise GraphBreak("dataclass() of a class that was made outside", ADVICE)
-    if any(isinstance(member, (DictValue,)) for name, member in recipe.members.items() if name != "__annotations__"):
-        raise GraphBreak("a dataclass made inside with a dictionary for a default", ADVICE)
+    if any(_is_unhashable(member) for name, member in recipe.members.items() if name != "__annotations__"):
+        raise GraphBreak("a dataclass made inside with a list, set or dictionary for a default", ADVICE)
     assert isinstance(value, ClassValue)
     cls = value.cls
     annotations = recipe.members.get("__annotations__")
@@ -343,7 +359,7 @@ def call_process_class(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) 
         cls.__annotations__ = tx.constant_of(annotations)
     try:
         class_object = PROCESS_CLASS(cls, *options)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError) as error:  # the last where the module's name is that of no module
         raise tx.raised(error) from None
     if class_object is not cls:
         raise GraphBreak("a dataclass with slots made inside", ADVICE)

@@ -548,3 +548,75 @@ def test_an_equal_element_takes_the_place_of_another() -> None:
     f(x(), *expected)
     fs.compile(f, backend="eager")(x(), *found)
     assert [sorted(map(repr, items)) for items in found] == [sorted(map(repr, items)) for items in expected]
+
+
+# Containers that are looked at while they take items in
+
+
+def test_sets_take_items_one_by_one() -> None:
+    def f(x, given):
+        grown, shrunk, seen = {1}, {1, 2, 3}, []
+
+        def looking(*items):
+            for item in items:
+                yield item
+                seen.append(len(given))
+
+        grown.update(len(grown) + i for i in range(3))
+        shrunk.difference_update(len(shrunk) for _ in range(3))
+        given.update(looking(7, 8), [9], looking(7, 10))
+        given.difference_update(looking(7, 8))
+        given.intersection_update(looking(9, 10))
+        again = {1, 2}
+        again.__init__(again)
+        given.__init__(looking(3, 4))
+        return x + 1, grown, shrunk, given, again, seen
+
+    check(f, lambda: (x(), {0, 1}))
+
+
+def test_sets_keep_what_came_before_an_error() -> None:
+    def f(x, given):
+        def raising():
+            yield 5
+            raise KeyError(len(given))
+
+        try:
+            given.update([3], raising(), [4])
+        except KeyError as error:
+            return x + 1, given, error.args
+
+    check(f, lambda: (x(), {0, 1}))
+
+
+def test_deques_take_items_one_by_one_at_the_left() -> None:
+    def f(x, given):
+        given.extendleft(len(given) for _ in range(3))
+        given.extendleft(given)
+        short = collections.deque([1], 2)
+        short.extendleft(sum(short) for _ in range(3))
+        return x + 1, given, short
+
+    check(f, lambda: (x(), collections.deque([1])))
+
+
+def test_dictionaries_whose_keys_change_while_they_are_iterated() -> None:
+    def f(x):
+        seen = []
+        table = {1: 1, 2: 2}
+        try:
+            for key, _ in table.items():
+                seen.append(key)
+                del table[key]
+                table[key + 10] = x
+        except RuntimeError as error:
+            seen.append(str(error))
+        table = {1: 1, 2: 2, 3: 3}
+        steps = iter(table)
+        seen.append(next(steps))
+        del table[1]
+        table[4] = 4
+        seen += [next(steps), next(steps)]
+        return x + 1, seen, table
+
+    check(f, lambda: (x(),))

@@ -61,6 +61,25 @@ def f0(x):
 def f1(x):
     return x * 2
 
+
+def looking(c, *items):
+    """Says between its items how long a container is by now."""
+    for item in items:
+        yield item
+        LOG.append(len(c))
+
+
+def raising(c, *items):
+    yield from looking(c, *items)
+    raise KeyError(len(c))
+
+
+def changing(c, change, *items):
+    for number, item in enumerate(items):
+        if number == 1:
+            change(c)
+        yield item
+
 '''
 
 # Special methods that a subclass may define, by what the builtin has; arguments after self.
@@ -106,7 +125,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         "{c}.extend(z for z, _ in zip({c}[:2], range(3)))", "{c}[1:2] = [{i}, {i}]", "{c}[:] = {d}", "{c}.sort(key=str)",
         "{c}.extend(len({c}) for _ in range(3))", "{c} += {c}", "{c}.extend({c})",
         "for n, z in enumerate({c}):\n    if n > 4: break\n    {c}.append({i})", "for z in {c}:\n    {c}.pop()", "{c}.__init__({d})",
-        "{c}.append({c})\nout.append({c}[-1] is {c})\n{c}.pop()",
+        "{c}.append({c})\nout.append({c}[-1] is {c})\n{c}.pop()", "{c}.extend(looking({c}, 1, {i}, 3))",
+        "{c} += raising({c}, {i}, 2)", "{c}[1:] = looking({c}, {i}, 3)", "{c}.__init__(looking({c}, {i}, 3))",
+        "{c}.extend(changing({c}, list.clear, 1, {i}, 3))", "{c}.sort(key=lambda z: len({c}))",
     ),
     "deque": (
         *SEQUENCE, "{c}.append({i})", "{c}.appendleft({i})", "{c}.extend({d})", "{c}.extendleft([{i}, 1])", "{c}.pop()",
@@ -114,6 +135,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         "{c} *= {n}", "{c}.remove({i})", "{c}.clear()", "{c}.reverse()", "{c}[0] = {i}", "del {c}[0]",
         "deque({c}, 2) + {c}", "deque({c}, 2) * 2", "{c}.extend(len({c}) for _ in range(3))", "deque({c}, maxlen={n})",
         "for n, z in enumerate({c}):\n    if n > 4: break\n    {c}.append({i})", "{c}.index({i}, 1)",
+        "{c}.extendleft(looking({c}, 1, {i}, 3))", "{c}.extendleft(len({c}) for _ in range(3))", "{c}.extend(raising({c}, {i}, 2))",
+        "{c} += looking({c}, 1, {i})", "{c}.extendleft(raising({c}, {i}))", "{c}.extendleft({c})", "{c}.extendleft({d})",
+        "{c}.extend(changing({c}, deque.clear, 1, {i}, 3))",
     ),
     "dict": (
         "{c}[{i}]", "{c}.get({i})", "{c}.get({i}, {i})", "{c}[{i}] = {i}", "del {c}[{i}]", "{c}.pop({i}, None)",
@@ -133,7 +157,13 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         "it = iter({c})\nout.append(next(it, 0))\n{c}.update(new=1)\nout.append(list(it))",
         "def later(q={c}):\n    return len(q)\nout.append(later())", "f0(**{{'x': y}}) is y", "dict(**{c})",
         "next(iter({c}.values()), 5)", "max({c}.values(), key=str, default=0)", "operator.or_({c}, {d})",
-        "'{{}}'.format(len({c}))", "match_it({c})",
+        "'{{}}'.format(len({c}))", "match_it({c})", "{c}.update((z, {i}) for z in looking({c}, 1, {i}, 3))",
+        "{c}.update((len({c}) + 10, 1) for _ in range(3))", "{c} |= zip(raising({c}, {i}, 2), 'abc')",
+        "{c}.update((z, 0) for z in changing({c}, dict.clear, 1, {i}, 3))",
+        # where a dictionary puts new keys depends on its past
+        "m = dict([*{c}.items()])\nfor n, z in enumerate(m):\n    if n > 4: break\n    del m[z]\n    m[n + 100] = 1",
+        "m = dict([*{c}.items()])\nfor z, w in m.items():\n    m[z] = {i}\n    m[('n', z)] = 1\n    m.popitem()",
+        "m = dict([*{c}.items()])\nit = iter(m.values())\nout.append(next(it, 0))\nm[7] = m.pop({i}, 1)\nout += [next(it, 0), next(it, 0)]",
     ),
     "set": (
         "{c} | {d}", "{c} & {d}", "{c} - {d}", "{c} ^ {d}", "{c} |= {d}", "{c} &= {d}", "{c} -= {d}", "{c} ^= {d}",
@@ -147,6 +177,12 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         "it = iter((1, {i}, 2, 3))\nout.append({c}.isdisjoint(it))\nout.append(list(it))",
         "it = iter((1, {i}, 2, 3))\nout.append({c}.issuperset(it))\nout.append(list(it))",
         "{c}.copy() is {c}", "frozenset({c}) is {c}", "{c}.union() is {c}", "operator.ior({c}, {d})",
+        "{c}.update(len({c}) for _ in range(3))", "{c}.update(looking({c}, 1, {i}, 3))", "{c}.update([7], raising({c}, {i}, 2), [8])",
+        "{c}.difference_update(len({c}) for _ in range(3))", "{c}.difference_update(looking({c}, {i}, 1, 2))",
+        "{c}.difference_update(raising({c}, {i}, 1))", "{c}.intersection_update(looking({c}, {i}, 1, 2))",
+        "{c}.symmetric_difference_update(looking({c}, {i}, 1, 7))", "{c}.union(looking({c}, {i}, 7))",
+        "{c}.update(changing({c}, set.clear, 1, {i}, 3))", "{c}.__init__(looking({c}, {i}, 7))", "{c}.update([1], ({i}, 7), 5)",
+        "{c}.issubset(looking({c}, {i}, 7))", "{c}.difference(looking({c}, {i}, 7), [{i}])", "{c}.update({d}, looking({c}, 1))",
     ),
     "str": (
         "{c} + 'x'", "'x' + {c}", "{c} * {n}", "{c}[{k}]", "{c} == 'a'", "{c} < 'b'", "{c}.upper()", "f'{{{c}}}'",

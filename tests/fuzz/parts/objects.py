@@ -596,7 +596,18 @@ def _made_inside(w: _Writer) -> None:
         "try:\n    (lambda q: super().foo)({i})\nexcept RuntimeError as error:\n    out.append(str(error))",
         "out.append({b}.__bases__ == ({a},))", "{a}.k = {i}\nout.append({b}.k)",
         "out.append({b}.get is {b}.__dict__['get'])",
-    )), least=2, most=4)
+        # what makes of classes refuses
+        "@dataclasses.dataclass\nclass C:\n    n: list = {i}\n    m: int = 2\nout.append(C().m)",
+        "@dataclasses.dataclass\nclass C:\n    n: object = dataclasses.field(default={i})\nout.append(C() == C())",
+        "@dataclasses.dataclass\nclass C({a}):\n    n: int = 1\n    m: int\nout.append(C(1, 2))",
+        "class C(enum.Enum):\n    A = {i}\n    A = 2\nout.append(len(C))", "class C(E0):\n    Z = 1\nout.append(len(C))",
+        "class C({a}, {b}):\n    pass\nout.append(C.k)", "class C({a}, k={i}):\n    pass\nout.append(C.k)",
+        "class C:\n    __slots__ = ('k',)\n    k = {i}\nout.append(C)", "class C(int, str):\n    pass\nout.append(C)",
+        "class C:\n    LOG.append('body')\n    k = {i}\n    k = k.missing\nout.append(C.k)", "class C(bool):\n    pass\nout.append(C)",
+        "class C({b}, metaclass=enum.EnumMeta):\n    A = 1\nout.append(C.A)", "class C(None):\n    pass\nout.append(C)",
+        "C = collections.namedtuple('C', 'a a')\nout.append(C)", "C = type('C', ({b},), {{'k': {i}, '__slots__': 3}})\nout.append(C.k)",
+        "@functools.total_ordering\nclass C({b}):\n    pass\nout.append(C)", "class C(Plain()):\n    pass\nout.append(C)",
+    )), least=2, most=5)
 
 
 SUBJECTS: tuple[tuple[float, Callable[[_Writer], None]], ...] = (

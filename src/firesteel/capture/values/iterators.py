@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..signals import UserRaise
@@ -177,17 +177,22 @@ class CountIterator(IteratorValue):
 
 
 class DictIterator(IteratorValue):
-    """Iterates a dictionary's keys, values or items; a change of its size meanwhile raises as in Python."""
+    """Iterates a dictionary's keys, values or items; changes of it meanwhile raise as in Python.
 
-    __slots__ = ("mapping", "kind", "tokens", "position", "size")
+    `places` is an iterator of the dictionary that stands for the real one and is changed as that is.
+    """
+
+    __slots__ = ("mapping", "kind", "tokens", "position", "size", "places")
 
     def __init__(self, mapping: DictValue, kind: str, tx: Tracer) -> None:
         super().__init__(None)
         self.mapping = mapping
         self.kind = kind
-        self.tokens = list(mapping.iterated(tx))
+        items = mapping.iterated(tx)
+        self.tokens = list(items)
         self.size = len(self.tokens)
         self.position = 0
+        self.places = (items, iter(items))
 
     def python_type(self) -> type:
         empty: dict[Any, Any] = collections.OrderedDict() if self.mapping.cls is collections.OrderedDict else {}
@@ -197,23 +202,30 @@ class DictIterator(IteratorValue):
         if self.position > self.size:
             return None
         tx.effects.stepped(self)
-        ordered = self.mapping.cls is collections.OrderedDict
         items = self.mapping.current(tx)
-        if len(items) != self.size and not ordered:
-            raise tx.raised(RuntimeError("dictionary changed size during iteration"))
-        if self.position >= self.size:
-            self.position += 1
-            return None
-        if ordered and list(items) != self.tokens:
+        ordered = self.mapping.cls is collections.OrderedDict
+        if ordered and self.position < self.size and list(items) != self.tokens:
             raise tx.raised(RuntimeError("OrderedDict mutated during iteration"))
-        token = self.tokens[self.position]
+        if not ordered and len(items) != self.size:
+            raise tx.raised(RuntimeError("dictionary changed size during iteration"))
+        try:
+            token = self.tokens[self.position] if ordered else next(self._places(items))
+        except (IndexError, StopIteration):
+            self.position = self.size + 1
+            return None
+        except RuntimeError as error:
+            raise tx.raised(error) from None
         self.position += 1
-        if token not in items:
-            raise tx.raised(RuntimeError("dictionary keys changed during iteration"))
         key, value = items[token]
         if self.kind == "keys":
             return key
         return value if self.kind == "values" else tx.make_tuple([key, value])
+
+    def _places(self, items: dict[Any, Any]) -> Iterator[Any]:
+        """The iterator of what stands for the real dictionary, which may be made anew for every look at it."""
+        if self.places[0] is not items:
+            self.places = (items, itertools.islice(items, self.position, None))
+        return self.places[1]
 
     def emit(self, code: EntryCode) -> str:
         if list(self.mapping.current(code.tx)) != self.tokens:

@@ -533,8 +533,10 @@ class ListValue(SequenceValue):
                 items.pop()
             return none
         if name == "extendleft":
-            for item in tx.to_list(args[0]):
-                self.call_method(tx, "appendleft", [item], {})
+            source = args[0].realize()
+            alone = source is self or getattr(source, "storage", None) is self
+            for item in tx.to_list(source) if alone else tx.iterate_lazily(source):
+                self.deque_method(tx, "appendleft", [item])
             return none
         if name == "popleft":
             if not self.elements(tx):

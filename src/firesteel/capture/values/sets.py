@@ -286,6 +286,9 @@ class SetValue(ContainerValue):
             if name.startswith("__") and not _is_set(args[0]):
                 return tx.constant(NotImplemented)
             for other in args:
+                if name in ("update", "difference_update") and not _is_at_hand(other.realize()):
+                    self.take(tx, other, "update" if name == "update" else "discard")
+                    continue
                 self.replace(tx, self.combine(tx, self.IN_PLACE[name], self.other_items(tx, other), in_place=True))
             return self if name.startswith("__") else none
         if name == "add":
@@ -318,9 +321,28 @@ class SetValue(ContainerValue):
             self.replace(tx, SetValue({}))
             return none
         if name == "__init__":
-            self.replace(tx, self.of(tx, args[0], set) if args else SetValue({}))
+            self.replace(tx, SetValue({}))
+            if args and not _is_at_hand(args[0].realize()):
+                self.take(tx, args[0], "update")
+            elif args:
+                self.replace(tx, self.of(tx, args[0], set))
             return none
         return None
+
+    def take(self, tx: Tracer, other: Value, step: str) -> None:
+        """Add or discard items one by one: what makes them may look at this set meanwhile, and may raise."""
+        for item in tx.iterate_lazily(other):
+            token = item.key(tx)
+            if (token in self.items) is (step == "update"):
+                continue
+            table, items = self.own_table(), dict(self.items)
+            if step == "update":
+                table.add(token)
+                items[token] = item.realize()
+            else:
+                table.discard(token)
+                del items[token]
+            self.replace(tx, SetValue(items, table=table, steps=self.after(step, (token,))))
 
     def own_table(self) -> Any:
         """The table, to be changed: a copy may iterate in another order than its original."""
@@ -373,6 +395,11 @@ def _key_to_find(tx: Tracer, value: Value) -> Any:
     """The key under which a set looks for a value: a set, which cannot be an element, stands for a frozenset."""
     value = value.realize()
     return frozenset(value.items) if isinstance(value, SetValue) else value.key(tx)
+
+
+def _is_at_hand(value: Value) -> bool:
+    """Whether the items of an iterable are there, so that nothing of the program's runs between them."""
+    return isinstance(value, ContainerValue) or value.is_constant()
 
 
 def _is_set(value: Value) -> bool:
