@@ -216,6 +216,61 @@ def test_arguments_get_a_history_by_writes(function: Callable[..., Any], backend
     torch.testing.assert_close(gradients, plain_gradients)
 
 
+def behind_a_break(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    fs.graph_break()
+    y = y * 2
+    x.add_(y)
+    return y, x
+
+
+def through_a_view_behind_a_break(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    view = x[:]
+    fs.graph_break()
+    y = y * 2
+    view.add_(y)
+    return y, x
+
+
+def in_a_list_behind_a_break(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    kept = [[x]]
+    fs.graph_break()
+    y = y * 2
+    x.add_(y)
+    return y, kept[0][0]
+
+
+def by_another_name(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = y * 2
+    other.add_(y)
+    return y, x
+
+
+def _written(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    y = y * 2
+    x.add_(y)
+    fs.graph_break()
+    return y
+
+
+def in_a_function_called_for_itself(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return _written(x, y), x
+
+
+@pytest.mark.parametrize("function", [behind_a_break, through_a_view_behind_a_break, in_a_list_behind_a_break,
+                                      by_another_name, in_a_function_called_for_itself])
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+def test_changed_by_one_name_and_returned_by_another(function: Callable[..., Any], backend: str) -> None:
+    compiled = fs.compile(function, backend=backend)
+    for shared in (False, True, False):
+        leaf = torch.linspace(0.2, 1, 6).view(2, 3).requires_grad_()
+        x = leaf * 1
+        y, changed = compiled(x, leaf * 3, x if shared else leaf * 1)
+        found, = torch.autograd.grad(changed.sum(), y, allow_unused=True)
+        assert (found is not None) == (shared or function is not by_another_name)
+        if found is not None:
+            torch.testing.assert_close(found, torch.ones(2, 3))
+
+
 def test_changes_do_not_keep_graphs_whole() -> None:
     parts = []
 

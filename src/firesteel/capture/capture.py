@@ -39,7 +39,7 @@ from .graph import CapturedGraph
 from .kept_alive import kept_alive
 from .opcodes import HANDLERS
 from .raising_steps import raised_under, rely_on
-from .reliance import guard_reliance
+from .reliance import guard_reliance, guard_untouched
 from .signals import (
     GraphBreak,
     NotConstant,
@@ -547,6 +547,7 @@ class Capture:
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
+        code.guards(guard_untouched(self.tx, code.untouched.values()))
         if self.tx.torch_functions.taken_apart:
             check_linked_wrappers(self.tx, code.outputs)
         if self.tx.branches.copies:

@@ -92,6 +92,8 @@ class EntryCode:
         self._values: dict[int, str] = {}
         self._kept: list[Any] = []
         self.outputs: list[Any] = []
+        self.untouched: dict[Source, LazyValue] = {}
+        """What the program returns or keeps and has not looked at."""
         self._output_names: dict[Any, str] = {}
         self._count = 0
 
@@ -195,6 +197,7 @@ class EntryCode:
         if isinstance(value, LazyValue):
             if value.known is None:
                 assert value.source is not None
+                self.untouched[value.source] = value
                 return self.source(value.source)
             value = value.known
         if isinstance(value, ConstantValue) and not value.is_distinct():

@@ -98,6 +98,11 @@ class CapturedGraph:
     inputs: list[GraphInput]
     example_inputs: list[Any]
 
+    def note_all_kept(self) -> None:
+        """Whoever called this code may go on with each of its inputs, so that autograd may get to them."""
+        for entry in self.inputs:
+            entry.node.meta["is_result"] = True
+
 
 @dataclass
 class GraphBuilder:
@@ -198,11 +203,17 @@ class GraphBuilder:
             entry.half_done_for_good = entry.node.meta["half_done_for_good"] = True
 
     def note_result(self, example: Any) -> None:
-        """The program returns or keeps an input. It is no output of the graph, but may be one for autograd."""
+        """The program returns or keeps an input. It is no output of the graph, but may be one for autograd, and what is
+        written through a view of it is in its history too."""
         if example.requires_grad:
+            memory = _storage_key(example)
             for entry in self.inputs:
-                if entry.example is example:
+                if entry.example is example or memory is not None and _storage_key(entry.example) == memory:
                     entry.node.meta["is_result"] = True
+
+    def changed_with_history(self) -> list[GraphInput]:
+        """The inputs that the graph changes in place, and that have a history then."""
+        return [entry for entry in self.inputs if entry.mutated and not entry.is_restorable()]
 
     def call(
         self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frames: tuple[UserFrame, ...]

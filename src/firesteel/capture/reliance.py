@@ -6,8 +6,9 @@ passes the same list twice. Objects found to be the same are guarded at once, wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +23,7 @@ from .values.tensors import TensorValue
 
 if TYPE_CHECKING:
     from .graph import GraphInput
+    from .guards import Guard
     from .tracer import Tracer
 
 
@@ -138,6 +140,27 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
                         for item in (inputs if changed else passed)])
     if len(inputs) > 1:
         _guard_memory(tx, inputs)
+
+
+def guard_untouched(tx: Tracer, untouched: Iterable[LazyValue]) -> list[Guard]:
+    """What the program returns without having looked at it may be a tensor that the graph changes, or lie in its
+    memory: the guards that it does not, where it does not."""
+    known = len(tx.guards.guards)
+    for entry in tx.graph.changed_with_history():
+        changed = tx.tensor_of_fake[id(entry.example)].real
+        for value in untouched:
+            if isinstance(value.real, torch.Tensor) and _lie_together(changed, value.real):
+                entry.node.meta["is_result"] = True
+            elif isinstance(value.real, torch.Tensor):
+                tx.guard(entry.source, "shared memory", "not {k[0]}({0}, {1})", (_lie_together,), (value.source,))
+    return tx.guards.guards[known:]
+
+
+def _lie_together(one: Any, other: Any) -> bool:
+    """Whether two values are tensors in one memory."""
+    return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and torch_compat.has_storage(one) \
+        and torch_compat.has_storage(other) \
+        and torch_compat.storage_address(one) == torch_compat.storage_address(other)
 
 
 def _guard_memory(tx: Tracer, inputs: list[GraphInput]) -> None:

@@ -30,6 +30,7 @@ from ..torch_compat.profilers import follow_profilers
 from . import stance
 from .generators import resumed_generator
 from .nested_calls import callee, why_plain
+from .nesting import NESTING
 from .outside import PlainCall, WatchedGraph, count_outside, operations_of
 from .protocols import Protocols
 from .settings import dynamic_by_default, setting
@@ -199,6 +200,8 @@ class Compiler:
 
     def compile_graph(self, captured: CapturedGraph, unit: Unit) -> Callable[..., Any]:
         """Hand a graph to the backend."""
+        if unit.start.index or NESTING.depth:
+            captured.note_all_kept()
         if self.events is not None:
             self.events.graph(unit, captured)
         GRAPHS[captured.module] = unit.name, str(unit.user_frame)

@@ -115,6 +115,12 @@ def leaf(n, rows=2):
     return LEAVES[-1]
 
 
+def written(t, other):
+    other = other * 1
+    t.mul_(other.mean())
+    return other + 1 if other.sum() > 0.37 else other
+
+
 '''
 
 # How a call is used. `fn(*args)` is the call; what is returned is compared.
@@ -476,6 +482,9 @@ class _Writer:
             source = dice.choice(inputs)
             self.text += f"{indent}{dice.choice(['{a}.mul_(2)', '{a}[0] = 1', '{a}.relu_()']).format(a=source)}\n"
         write = dice.weighted(WRITES).format(v=view, b=source)
+        if dice.chance(0.15):  # by code that is called for itself
+            write = f"{source} = written({view}, {source})"
+            self.seen += [source, target]
         if dice.chance(0.7):
             self.text += (f"{indent}try:\n{indent}    {write}\n{indent}except RuntimeError as error:\n"
                           f"{indent}    print('a leaf' if 'a leaf' in str(error) else 'refused')\n")
@@ -496,6 +505,8 @@ class _Writer:
     def use(self) -> None:
         dice = self.dice
         text = dice.weighted([(weight, body) for weight, body in USES.values()])
+        if self.writes and dice.chance(0.3):
+            text = USES["between results"][1]
         if "autograd.grad(" in self.text:  # what is differentiated inside lies in memory as it does without hooks
             text = text.replace("pin_memory=True", "")
         text = text.replace("ORDER", dice.choice(["", "[::-1]"]))
