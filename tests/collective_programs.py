@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import sys
 import time
@@ -496,6 +497,42 @@ def plain_python_is_faster(rank):
             time.sleep(0.001)
         results.append(plain(compiled(torch.ones(2))).tolist())
     return [[8.0, 8.0]] * 60, results
+
+
+@special
+def nobody_answers(rank):
+    """Errors say which function waits for whom, of forward and of backward."""
+    groups = [dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1)) for _ in range(2)]
+
+    class Reduced(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return fc.all_reduce(gradient, "sum", groups[1])
+
+    def forward(x):
+        return fc.all_reduce(x, "sum", groups[0]) + 1
+
+    def backward(x):
+        return Reduced.apply(x).sum()
+
+    def fail(call):
+        try:
+            call()
+        except RuntimeError as error:
+            return error.__notes__
+        return ["no error"]
+
+    found = []
+    if rank == 0:
+        total = fs.compile(backward, tier="wait")(torch.ones(2, requires_grad=True))
+        found = [*fail(lambda: fs.compile(forward)(torch.ones(2))), *fail(total.backward)]
+    names = (f"compiled forward ({__file__}", "compiled backward of") if rank == 0 else ()
+    return [True] * len(names), [name in note and "another process may be gone" in note
+                                 for name, note in zip(names, found, strict=True)]
 
 
 @special

@@ -589,7 +589,7 @@ class Capture:
             targets = "".join(f"_fs_g{i}, " for i in range(len(code.outputs)))
             call = f"{code.graph_function}({', '.join(code.graph_inputs)})"
             failure = FailingGraph(captured.inputs, self.fake.draws_random, code, unit.compiler.backend_is_own,
-                                   tuple(tx.graph.groups))
+                                   tuple(tx.graph.groups), f"{unit.name} ({unit.user_frame})")
             lines.extend(failure.preparation())
             restore_state = self.state_restoration(code, lines)
             lines.append("try:")

@@ -21,6 +21,7 @@ from .. import torch_compat
 from ..devices import KINDS, DeviceKind
 from ..fake.tensor import FakeTensor
 from ..shapes.symnode import hint_of
+from .waiting_errors import name_function
 
 if TYPE_CHECKING:
     from ..capture.entry_code import EntryCode
@@ -36,10 +37,11 @@ class FailingGraph:
     """Generates the lines before the graph and those that undo its work."""
 
     def __init__(self, inputs: list[GraphInput], draws_random: bool, code: EntryCode, backend_is_own: bool,
-                 groups: tuple[str, ...] = ()) -> None:
-        """``groups``: the names of the groups of processes that the graph talks to."""
+                 groups: tuple[str, ...] = (), name: str = "") -> None:
+        """``groups``: the names of the groups of processes that the graph talks to; ``name`` is the function's."""
         self.code = code
         self.groups = groups
+        self.name = name
         self.draws_random = draws_random
         self.uncounted = any(entry.uncounted for entry in inputs)
         kept = _to_keep(inputs, backend_is_own)
@@ -79,7 +81,8 @@ class FailingGraph:
             return ["raise"]
         if self.groups:
             has_started = self.code.constant(torch_compat.has_started)
-            lines.append(f"if {has_started}({self.groups!r}, _fs_started): raise")
+            named = f"{self.code.constant(name_function)}(_fs_error, {self.name!r}, {self.groups!r})"
+            lines += [f"if {has_started}({self.groups!r}, _fs_started):", f"    {named}", "    raise"]
         if self.may_be_unrepeatable:
             lines.append(f"if {self.code.constant(is_unrepeatable)}(_fs_error): raise")
         if self.versions:

@@ -43,6 +43,7 @@ from .compiled_backward import CompiledBackward, TangentLayout, is_by_rows, keep
 from .replaced_data import settle_replaced
 from .replaying import CHANGED, Call, Replay, inputs_of, needs_operators, versions_of
 from .staged_training import Groups, Later, StagedBackward, apply_in_stages, groups_of, staged_backward
+from .waiting_errors import naming_function
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -304,6 +305,7 @@ class TrainingUnit:
             data = [first + at for at, source in enumerate(kept) if source in self.elsewhere]
             run.as_backward([*data, *range(first + len(kept), len(parted.backward.inputs))],
                             [first + at for at, source in enumerate(kept) if source >= saved_at], self.recordings)
+        run = naming_function(run, parted.backward, f"backward of {self.name}")
         return CompiledBackward(parted, run, fill, self.parted.numbers)
 
     def _part_for(self, kinds: tuple[Expected, ...]) -> Partition | None:
