@@ -55,7 +55,7 @@ class Processes:
                 self.close()
                 raise Failed(f"process {rank} does not answer")
             try:
-                fine, answer = pickle.loads(connection.recv_bytes())
+                fine, answer = read(connection)
             except EOFError:
                 self.close()
                 raise Failed(f"process {rank} ended") from None
@@ -63,6 +63,12 @@ class Processes:
         if failures:
             raise Failed("\n".join(failures))
         return answers
+
+    def kill(self) -> None:
+        """End the processes at once."""
+        for process in self.processes:
+            process.kill()
+        self.close()
 
     @property
     def alive(self) -> bool:
@@ -80,6 +86,12 @@ class Processes:
                 process.kill()
                 process.wait()
         self.folder.cleanup()
+
+
+def read(connection: Any) -> tuple[bool, Any]:
+    """Whether a call went well in a process, and its answer or traceback; raises EOFError where it has ended."""
+    answer: tuple[bool, Any] = pickle.loads(connection.recv_bytes())
+    return answer
 
 
 def _serve(address: str, rank: int, count: int, store: str) -> None:

@@ -123,8 +123,8 @@ def tp_mixed_precision(run: Run) -> Any:
         with torch.autocast("cpu", torch.bfloat16):
             return loss(step, tokens)
 
-    return [parameter.to(torch.bfloat16).float().mul(20).round()
-            for parameter in run.train(model, shared=True, loss_of=loss_of)]
+    run.allowed = 300  # sums are rounded to bfloat16: eager is as far from itself when it begins 1e-6 apart
+    return run.train(model, shared=True, loss_of=loss_of)
 
 
 @program
@@ -190,7 +190,7 @@ def tp_layouts(run: Run) -> Any:
     torch.manual_seed(0)
     module = _Layouts(mesh())
     step = run.compile(module, fullgraph=True)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.0001)
     for at in range(run.steps):
         torch.manual_seed(at)
         x = torch.randn(4, WIDTH, requires_grad=True)
