@@ -326,7 +326,7 @@ def test_a_dataclass_in_a_module_that_is_not_there() -> None:
     x.add_(1)
     @dataclass
     class Row:
-        t: "int"
+        t: int
     return Row(x)''', space)
 
     def call(function):

@@ -575,6 +575,33 @@ def test_sets_take_items_one_by_one() -> None:
     check(f, lambda: (x(), {0, 1}))
 
 
+def test_intersections_read_no_more_than_they_need() -> None:
+    def f(x):
+        rest = []
+        for base in ({1}, {1, 3}, set(), {1, 2, 7}):
+            for name in ("intersection", "intersection_update", "issubset", "difference", "issuperset"):
+                items = iter([2, 1, 2, 3, 7])
+                result = getattr(set(base), name)(items)
+                rest.append((result, list(items)))
+        return x + 1, rest
+
+    check(f, lambda: (x(),))
+
+
+def test_sets_ask_no_other_set_to_iterate() -> None:
+    class Loud(set):
+        def __iter__(self):
+            raise KeyError("asked")
+
+    def f(x, loud):
+        taken, kept = {1, 2}, {1, 2}
+        taken.update(loud)
+        kept.difference_update(loud)
+        return x + 1, taken, kept, {1, 2}.intersection(loud), {7}.issubset(loud)
+
+    check(f, lambda: (x(), Loud({2, 7})))
+
+
 def test_sets_keep_what_came_before_an_error() -> None:
     def f(x, given):
         def raising():

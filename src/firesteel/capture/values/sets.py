@@ -208,6 +208,20 @@ class SetValue(ContainerValue):
             items.setdefault(item.key(tx), item.realize())
         return SetValue(items, table=dict.fromkeys(items) if other.python_type() is dict else list(items))
 
+    def shared_items(self, tx: Tracer, other: Value) -> SetValue:
+        """What an intersection takes of another iterable: no more than it needs to meet all elements."""
+        if _is_at_hand(other.realize()):
+            return self.other_items(tx, other)
+        items: dict[Any, Value] = {}
+        missing = set(self.items)
+        for item in tx.iterate_lazily(other):
+            token = item.key(tx)
+            items.setdefault(token, item.realize())
+            missing.discard(token)
+            if not missing and token in self.items:
+                break
+        return SetValue(items, table=list(items))
+
     @staticmethod
     def of(tx: Tracer, iterable: Value, cls: type) -> SetValue:
         """``set(iterable)`` or ``frozenset(iterable)``."""
@@ -243,7 +257,8 @@ class SetValue(ContainerValue):
             if not args:
                 result = self.copied()
             for other in args:
-                result = result.combine(tx, self.OPERATIONS[name], self.other_items(tx, other))
+                theirs = result.shared_items(tx, other) if name == "intersection" else self.other_items(tx, other)
+                result = result.combine(tx, self.OPERATIONS[name], theirs)
             return SetValue(result.items, result.cls, table=result.layout(), steps=result.steps)
         if name == "__rsub__":
             if not _is_set(args[0]):
@@ -265,8 +280,9 @@ class SetValue(ContainerValue):
                 stop = name == "isdisjoint"
                 return tx.constant(not any((item.key(tx) in self.items) is stop
                                            for item in tx.iterate_lazily(args[0])))
-            theirs = set(self.other_items(tx, args[0]).items)
-            return tx.constant(getattr(set(self.items), name)(theirs))
+            shared = name == "issubset" and sys.version_info >= (3, 12)
+            found = self.shared_items(tx, args[0]) if shared else self.other_items(tx, args[0])
+            return tx.constant(getattr(set(self.items), name)(set(found.items)))
         if self.cls is set:
             changed = self.change(tx, name, args)
             if changed is not None:
@@ -289,7 +305,8 @@ class SetValue(ContainerValue):
                 if name in ("update", "difference_update") and not _is_at_hand(other.realize()):
                     self.take(tx, other, "update" if name == "update" else "discard")
                     continue
-                self.replace(tx, self.combine(tx, self.IN_PLACE[name], self.other_items(tx, other), in_place=True))
+                theirs = self.shared_items(tx, other) if name == "intersection_update" else self.other_items(tx, other)
+                self.replace(tx, self.combine(tx, self.IN_PLACE[name], theirs, in_place=True))
             return self if name.startswith("__") else none
         if name == "add":
             token = args[0].key(tx)
@@ -399,7 +416,8 @@ def _key_to_find(tx: Tracer, value: Value) -> Any:
 
 def _is_at_hand(value: Value) -> bool:
     """Whether the items of an iterable are there, so that nothing of the program's runs between them."""
-    return isinstance(value, ContainerValue) or value.is_constant()
+    return isinstance(value, ContainerValue) or value.is_constant() or \
+        isinstance(getattr(value, "storage", None), SetValue)
 
 
 def _is_set(value: Value) -> bool:
