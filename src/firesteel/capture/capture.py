@@ -547,7 +547,7 @@ class Capture:
 
     def finisher(self, code: EntryCode) -> Callable[[], Entry]:
         self.close_abandoned_generators(code)
-        code.guards(guard_untouched(self.tx, code.untouched.values()))
+        code.guards(guard_untouched(self.tx, code.untouched))
         if self.tx.torch_functions.taken_apart:
             check_linked_wrappers(self.tx, code.outputs)
         if self.tx.branches.copies:

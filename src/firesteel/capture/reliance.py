@@ -6,7 +6,7 @@ passes the same list twice. Objects found to be the same are guarded at once, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -142,17 +142,17 @@ def _guard_distinct_tensors(tx: Tracer) -> None:
         _guard_memory(tx, inputs)
 
 
-def guard_untouched(tx: Tracer, untouched: Iterable[LazyValue]) -> list[Guard]:
+def guard_untouched(tx: Tracer, untouched: Mapping[Source, LazyValue]) -> list[Guard]:
     """What the program returns without having looked at it may be a tensor that the graph changes, or lie in its
     memory: the guards that it does not, where it does not."""
     known = len(tx.guards.guards)
     for entry in tx.graph.changed_with_history():
         changed = tx.tensor_of_fake[id(entry.example)].real
-        for value in untouched:
+        for source, value in untouched.items():
             if isinstance(value.real, torch.Tensor) and _lie_together(changed, value.real):
                 entry.node.meta["is_result"] = True
             elif isinstance(value.real, torch.Tensor):
-                tx.guard(entry.source, "shared memory", "not {k[0]}({0}, {1})", (_lie_together,), (value.source,))
+                tx.guard(entry.source, "shared memory", "not {k[0]}({0}, {1})", (_lie_together,), (source,))
     return tx.guards.guards[known:]
 
 
