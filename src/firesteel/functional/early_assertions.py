@@ -18,8 +18,11 @@ from .graph import FunctionalGraph
 
 
 def assert_early(functional: FunctionalGraph) -> None:
-    """Move the assertions of a graph, with the arithmetic on numbers that they consist of."""
-    for assertion in [node for node in functional.graph.nodes if node.target is torch_compat.assert_number]:
+    """Move the assertions of a graph, with the arithmetic on numbers that they consist of.
+
+    Those about the same number keep their order: what the program checks holds only on the way that is assumed before.
+    """
+    for assertion in reversed([node for node in functional.graph.nodes if node.target is torch_compat.assert_number]):
         _move_up(assertion)
 
 
