@@ -279,6 +279,9 @@ def test_wrong_input(tmp_path, capsys):
         assert capsys.readouterr().err.count("\n") == 1
     script.write_text("raise ValueError('mine')\n")
     assert main(["minify", str(script)]) == 2 and "fails by itself" in capsys.readouterr().err
+    script.write_text("class Thing:\n    pass\n")
+    assert main(["bisect", f"{script}:Thing"]) == 2
+    assert "fails by itself: UserCodeError: Thing is a class; " in capsys.readouterr().err
 
 
 def test_bisect_of_a_call(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from .. import config, torch_compat
-from ..errors import AccuracyError, is_own_file
+from ..errors import AccuracyError, UserCodeError, is_own_file
 from ..events import OBSERVERS, Observer, Span
 from .failure import PROGRAM, RUN, Failure
 
@@ -101,6 +101,8 @@ def failure_of(run: Callable[[], Any], report: Callable[[Any], None],
         return None if error.code in (None, 0) else Failure("exception", PROGRAM, "SystemExit", str(error.code))
     except BaseException as error:
         failure = raised(error, stages)
+        if isinstance(error, UserCodeError):
+            return replace(failure, stage=PROGRAM)
         if failure.stage in (PROGRAM, RUN, "capture") and hasattr(error, "call"):
             # eager has no complaint: something before may have told it wrong sizes
             OBSERVERS.remove(stages)
