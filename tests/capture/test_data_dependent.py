@@ -529,3 +529,24 @@ def test_sizes_that_fake_kernels_of_custom_operators_ask_for(backend: str) -> No
     compiled = fs.compile(f, backend=backend, fullgraph=True)
     for x in (torch.tensor([1.0, -1, 2]), torch.tensor([1.0, 2, 3, 4]), torch.tensor([-1.0, -2])):
         torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize("backend", ["native", "eager"])
+def test_conversions_of_tensors_that_the_program_made_of_numbers(backend):
+    def convert(x):
+        three = torch.tensor(7) / 2
+        return (int(three), float(torch.tensor(3)), bool(torch.tensor(0.5)), three.__int__(), int(torch.tensor(True)),
+                torch.tensor(-0.0).is_nonzero(), x[:int(torch.ones(()) * 2.9)],
+                torch.tensor([1, 2]) * float(torch.tensor(3)))
+
+    def impossible(x):
+        return x * int(torch.tensor(float("nan")))
+
+    x = torch.ones(4)
+    results = [f(x) for f in (convert, fs.compile(convert, fullgraph=True, backend=backend))]
+    assert [type(value) for value in results[1]] == [type(value) for value in results[0]]
+    assert results[1][:6] == results[0][:6] == (3, 3.0, True, 3, 1, False)
+    for plain, compiled in zip(results[0][6:], results[1][6:], strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="cannot convert float NaN to integer"):
+        fs.compile(impossible, backend=backend)(x)

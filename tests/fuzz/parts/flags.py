@@ -41,6 +41,15 @@ CHOSEN = ("r = r * max(a.sum(), c.sum())", "names.append(min([a.amax(), b.sum(),
           "names.extend([max(bad, bad * 2) is bad])",
           "most = max(c[0] * 2, bad); c.add_(1); r = r * most", "names.append(max(r.sum(), c.sum()))",
           "names.append(max(a.abs().sum(), 0))", "part = c * 2; names.extend([part, max(part[0], c[1])])")
+READ = ("torch.tensor({})", "torch.tensor({}) * 1.5", "torch.ones(()) * {}", "torch.full((), {}) / 2",
+        "torch.tensor([{}])", "torch.tensor(a.shape[0]) / {}", "-torch.tensor({})", "torch.tensor({}).half()", "torch.zeros(1) + {}",
+        "torch.tensor({}).bool()", "torch.tensor({}).double()", "bad * {}", "k * {}")
+NUMBERS = ("2.7", "-0.5", "0", "3", "True", "float('nan')", "float('inf')", "2**40 + 1", "1e-9", "-7", "0.0", "2.0")
+READS = ("int({})", "float({})", "bool({})", "{}.item()", "({}).__int__()", "({}).__float__()", "({}).__bool__()",
+         "({}).is_nonzero()", "round(float({}))", "math.floor({})", "math.trunc({})", "({}).tolist()", "complex({})",
+         "operator.index({})", "(a + int({})).dtype", "(b * float({}))", "a[:int({}) % 2 + 1]", "int({}) // 2",
+         "float({}) // 2", "not {}", "[5, 6, 7][int({}) % 3]", "list(range(int({}) % 4))", "'%d %.2f' % (({},) * 2)",
+         "({}) and 3", "3 if {} else 4", "type(int({})), type(float({}))", "divmod(int({}), 2)", "abs({})", "round({})")
 WRITES = ("k += 1", "counted[0] += 1", "k.copy_(c[0])", "bad.view(1)[0] = 1 - bad.item()")
 
 
@@ -49,6 +58,9 @@ def _line(dice: Dice, number: int) -> str:
         return dice.choice(WRITES)
     if dice.chance(0.12):
         return dice.choice(CHOSEN)
+    if dice.chance(0.12):
+        tensor = dice.choice(READ).format(dice.choice(NUMBERS))
+        return f"names.append(read(lambda: {dice.choice(READS).replace('{}', f'({tensor})')}))"
     return dice.choice(RANDOM) if dice.chance(0.15) else statement(dice, number)
 
 
@@ -100,7 +112,9 @@ def generate(seed: int) -> Program:
     result = dice.choice(("r", "r, a", "b", "mask", "r, c * 1", "r, mask, names",
                           "r, torch.rand(1, generator=g)"))
     source = "\n".join([
-        "import torch", "import torch.nn.functional as F", "", "",
+        "import math", "import operator", "import torch", "import torch.nn.functional as F", "", "",
+        "def read(number):", "    try:", "        return number()", "    except Exception as error:",
+        "        return type(error), str(error)", "", "",
         "def asked(t):", "    if (t > 0.5).any():", "        return True", "    return False", "", "",
         "def fn(a, b, c, w, bad, k, counted, names, g):", "    r = w * 2", "    mask = c > 0",
         *(f"    {line}" for line in lines), f"    return {result}", "", "",

@@ -360,8 +360,11 @@ class TensorValue(Value):
         if method == "__float__" and self.fake.requires_grad and torch.is_grad_enabled():
             warn_of_float(tx)
         value = self.item(tx).realize()
-        if method == "item" or not isinstance(value, NumberValue):
+        if method == "item" or not isinstance(value, (NumberValue, ConstantValue)):
             return value
+        if isinstance(value, ConstantValue):
+            to = {"__bool__": bool, "is_nonzero": bool, "__float__": float}.get(method, int)
+            return tx.call(tx.python_object(to), [value], {})
         if method in ("__bool__", "is_nonzero"):
             return tx.number_rules.truth_value(tx, value)
         if method == "__float__":
