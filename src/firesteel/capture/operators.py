@@ -421,8 +421,8 @@ def comparison_of_objects(tx: Tracer, name: str, receiver: Value, other: Value) 
         return ConstantValue(NotImplemented)
     if isinstance(receiver, TensorValue):
         raise GraphBreak("object.__ne__ of a tensor")  # it asks the tensor's own __eq__ for a truth
-    equal = _rich_comparison(tx, receiver, other, "__eq__") if isinstance(receiver, ObjectValue) else \
-        tx.call(tx.get_attr(receiver, "__eq__"), [other], {})
+    equal = receiver.call_method(tx, "__eq__", [other], {}) if isinstance(receiver, SetValue) else \
+        _rich_comparison(tx, receiver, other, "__eq__")  # of a set and a view, the view knows
     return ConstantValue(NotImplemented if equal is None or not_implemented(equal) else not tx.truth(equal))
 
 

@@ -19,6 +19,7 @@ def fn(x):
     out = [object.__eq__(items, items), object.__eq__(items, [1]), object.__ne__({1}, {1}), object.__ne__(items, items)]
     out += [type({}.values()).__ge__([], [3]), object.__lt__(slice(1), slice(2)), object.__ne__({1}, views.keys())]
     out += [object.__eq__(x, x), object.__eq__(x, 1), Unequal() != 1, Unequal() != 2, object.__ne__(Equal(), 1)]
+    out += [object.__ne__(Equal, 1), object.__ne__(Equal, Equal), object.__ne__(len, 1), object.__ne__(x.shape, (2,))]
     out += [views.keys().__or__({3: 4}.keys()), type({}.items()).__sub__(views.items(), {1: 3}.items())]
     for arguments in ((0, None, {}), ("a", [], {}), ("a", (), None), ((), {}), ("a",), ("a", (), {}, 1), ("a", (), {})):
         try:
