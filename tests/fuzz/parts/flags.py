@@ -42,7 +42,8 @@ CHOSEN = ("r = r * max(a.sum(), c.sum())", "names.append(min([a.amax(), b.sum(),
           "most = max(c[0] * 2, bad); c.add_(1); r = r * most", "names.append(max(r.sum(), c.sum()))",
           "names.append(max(a.abs().sum(), 0))", "part = c * 2; names.extend([part, max(part[0], c[1])])")
 READ = ("torch.tensor({})", "torch.tensor({}) * 1.5", "torch.ones(()) * {}", "torch.full((), {}) / 2",
-        "torch.tensor([{}])", "torch.tensor(a.shape[0]) / {}", "-torch.tensor({})", "torch.tensor({}).half()", "torch.zeros(1) + {}",
+        "torch.tensor([{}])", "torch.tensor(a.shape[0]) / {}", "-torch.tensor({})", "torch.tensor({}).half()",
+        "torch.zeros(1) + {}",
         "torch.tensor({}).bool()", "torch.tensor({}).double()", "bad * {}", "k * {}")
 NUMBERS = ("2.7", "-0.5", "0", "3", "True", "float('nan')", "float('inf')", "2**40 + 1", "1e-9", "-7", "0.0", "2.0")
 READS = ("int({})", "float({})", "bool({})", "{}.item()", "({}).__int__()", "({}).__float__()", "({}).__bool__()",
