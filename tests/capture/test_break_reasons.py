@@ -82,6 +82,16 @@ def test_lbfgs():
     assert "torch.optim.LBFGS decides on the values" in fs.explain(step)(X).break_reasons[0].reason
 
 
+def test_errors_of_the_program_speak_of_its_tensors():
+    def adds(x):
+        return x + "text"
+
+    with pytest.raises(TypeError, match="'Tensor' and 'str'"), fs.recording() as r:
+        fs.compile(adds)(X)
+    assert r.record.breaks[0].reason == \
+        "operator.add raises TypeError: unsupported operand type(s) for +: 'Tensor' and 'str'"
+
+
 def test_a_function_of_the_program_inside_of_a_library_breaks_for_itself():
     class Branch(torch.nn.Module):
         def forward(self, x):

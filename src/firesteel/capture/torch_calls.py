@@ -480,7 +480,7 @@ def _run_in_c(tx: Tracer, function: Any, args: list[Any], kwargs: dict[str, Any]
 
 def _first_line(error: BaseException) -> str:
     lines = str(error).splitlines()
-    return lines[0] if lines else ""
+    return lines[0].replace("'FakeTensor'", "'Tensor'") if lines else ""
 
 
 def _has_tensor(value: Any) -> bool:
