@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import textwrap
@@ -48,6 +49,15 @@ def test_a_script_sees_what_it_sees_under_python(folder, capsys):
     finally:
         sys.modules.pop("beside", None)
     assert capsys.readouterr().out == f"3 ['program.py', '--epochs', '3'] {folder / 'program.py'} {folder}\n"
+
+
+def test_a_program_on_standard_input(folder, monkeypatch, capsys):
+    text = b"import sys\nprint(sys.argv, __name__, __file__, repr(sys.path[0]), __spec__)\n1 / 0\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert main(["run", "-", "--epochs", "3"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "['-', '--epochs', '3'] __main__ <stdin> '' None\n"
+    assert shown.err.splitlines()[1:2] == ['  File "<stdin>", line 3, in <module>'] and "ZeroDivision" in shown.err
 
 
 def test_packages_run_with_relative_imports(folder, capsys):

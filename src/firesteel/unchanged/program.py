@@ -22,7 +22,10 @@ class NoProgramError(Exception):
 
 
 def run_script(path: str, arguments: Sequence[str]) -> int:
-    """Run a file, or a folder or archive with a ``__main__.py``; returns the exit code. `SystemExit` passes through."""
+    """Run a file, or a folder or archive with a ``__main__.py``, or what standard input has where that is ``-``; returns
+    the exit code. `SystemExit` passes through."""
+    if path == "-":
+        return _run_input(arguments)
     if not os.path.exists(path):
         raise NoProgramError(f"there is no file {path}")
     sys.argv[:] = [path, *arguments]
@@ -40,6 +43,18 @@ def run_script(path: str, arguments: Sequence[str]) -> int:
         with open(absolute, "rb") as file:
             source = file.read()
         exec(compile(source, absolute, "exec", dont_inherit=True), vars(main))
+
+    return _watched(execute)
+
+
+def _run_input(arguments: Sequence[str]) -> int:
+    sys.argv[:] = ["-", *arguments]
+    _set_first_path("")
+    main = _new_main()
+    main.__file__ = "<stdin>"
+
+    def execute() -> None:
+        exec(compile(sys.stdin.buffer.read(), "<stdin>", "exec", dont_inherit=True), vars(main))
 
     return _watched(execute)
 
