@@ -7,6 +7,7 @@ import inspect
 import logging
 import sys
 import threading
+import types
 import warnings
 from typing import Any
 
@@ -115,6 +116,31 @@ def test_failing_import() -> None:
             import no_such_module_anywhere  # noqa: F401
         except ImportError as error:
             return x + 1, str(error)
+
+    check(f, fullgraph=False, entries=None)
+
+
+def test_names_that_a_module_does_not_have(monkeypatch) -> None:
+    made = types.ModuleType("made_here")
+    monkeypatch.setitem(sys.modules, "made_here", made)
+    monkeypatch.setitem(sys.modules, "made_here.part", types.ModuleType("made_here.part"))
+
+    def f(x):
+        from made_here import part
+
+        said = [part.__name__]
+        for load in (from_made, from_torch):
+            try:
+                load()
+            except ImportError as error:
+                said += [str(error), error.name, error.path, error.__context__ is None]
+        return x + 1, said
+
+    def from_made():
+        from made_here import nothing  # noqa: F401
+
+    def from_torch():
+        from torch.nn import nothing  # noqa: F401
 
     check(f, fullgraph=False, entries=None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import contextlib
 import functools
 import operator
 import types
@@ -421,15 +422,11 @@ def import_name(code: EntryCode, frame: Frame, inst: Instruction, ops: list[str]
 
 def import_from_module(module: Any, name: str) -> Any:
     """IMPORT_FROM."""
-    import sys
-
-    try:
+    with contextlib.suppress(AttributeError):
         return getattr(module, name)
-    except AttributeError:
-        full = f"{module.__name__}.{name}"
-        if full in sys.modules:
-            return sys.modules[full]
-        raise ImportError(f"cannot import name {name!r} from {module.__name__!r}", name=module.__name__) from None
+    namespace: dict[str, Any] = {"__builtins__": {"__import__": lambda *args: module}}
+    exec(f"from _ import {name}", namespace)  # what else is tried, and the error's words, are the interpreter's
+    return namespace[name]
 
 
 @step(lambda inst: inst.argval, "RAISE_VARARGS")
