@@ -203,6 +203,20 @@ def test_stages_that_are_not_kept_are_counted(monkeypatch):
     assert f"capture {time_text(totals['capture'].seconds)}" in r.summary()
 
 
+def test_a_global_that_is_gone():
+    namespace = {"torch": torch, "k": 2.0}
+    exec("def f(x):\n    y = x.sin()\n    return y * k", namespace)
+    compiled = fs.compile(namespace["f"])
+    with fs.recording() as r:
+        compiled(torch.ones(3))
+        del namespace["k"]
+        with pytest.raises(NameError):
+            compiled(torch.ones(3))
+    (failure,) = r.record.recompilations[0].failures
+    assert (failure.before, failure.now) == ("", "not to be had: KeyError: 'k'") and failure.place.line == 3
+    assert "k == 2.0 (is not to be had: KeyError: 'k')" in r.summary()
+
+
 def test_a_graph_that_must_be_whole_and_is_not():
     def branches(x):
         if x.sum() > 0:

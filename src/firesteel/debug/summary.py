@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .record import Place, Record
+from .record import FailedGuardRecord, Place, Record
 from .report import percent, short_path, time_text
 
 MOST = 10
@@ -25,8 +25,8 @@ def summary(record: Record) -> str:
         for one in record.breaks])
     lines += _listed("Recompilations", [
         f"{_where(one.place)}: {one.function}" + (
-            f": {one.failures[-1].text} (was {one.failures[-1].before or '?'}, is {one.failures[-1].now or '?'})"
-            if one.failures else "") for one in record.recompilations])
+            f": {one.failures[-1].text}{_values(one.failures[-1])}" if one.failures else "")
+        for one in record.recompilations])
     lines += _listed("Ran as plain Python", [f"{one.name} ({_where(one.place)}): {one.reason}" for one in record.plain])
     lines += _listed("Not compiled to machine code", [
         f"graph {graph.number} ({_where(graph.place)}): {graph.not_compiled}"
@@ -38,6 +38,11 @@ def summary(record: Record) -> str:
         lines.append("Caches: " + ", ".join(f"{name} {hits} of {hits + misses}"
                                             for name, (hits, misses) in record.caches.items()))
     return "\n".join(lines)
+
+
+def _values(failure: FailedGuardRecord) -> str:
+    known = [f"{word} {value}" for word, value in (("was", failure.before), ("is", failure.now)) if value]
+    return f" ({', '.join(known)})" if known else ""
 
 
 def _stages(record: Record) -> list[str]:
