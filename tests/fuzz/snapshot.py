@@ -29,6 +29,9 @@ SET_BY_ADDRESS = re.compile(r"\{([^{}:]*(?: at 0x[0-9a-f]+|\bnan\b)[^{}:]*)\}")
 MAX_FACTS = 20_000
 
 
+SPARSE = (torch.sparse_coo, torch.sparse_csr)
+
+
 @dataclass(frozen=True)
 class TensorFact:
     """What can be observed of a tensor; `storage` is the path of the first tensor on the same storage."""
@@ -114,6 +117,10 @@ class Snapshot:
         return self._seen.get(id(value))
 
     def _children(self, path: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and value.layout in SPARSE:
+            self.facts.append((path, ("layout", str(value.layout))))
+            self._tensor(path, value.detach().to_dense())
+            return
         if isinstance(value, torch.Tensor):
             self._tensor(path, value)
             return

@@ -47,6 +47,7 @@ from .program_state import watched
 from .python_warnings import Warns, run_in_c, run_or_warn, warn_at_line
 from .signals import GraphBreak, is_about_views
 from .source import AttrSource, ConstantSource
+from .sparse_tensors import SparseValue
 from .storages import LOOKING, guard_places
 from .tensors_of_arrays import with_tensors
 from .undecidable import SYMBOLIC, Undecidable, sizes_in, static_needed, undecidable
@@ -98,6 +99,8 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     overrides = tx.torch_functions
     if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
         return overrides.call(tx, target, args, kwargs)
+    if args and isinstance(args[0].realize(), SparseValue):
+        return tx.call_sparse(target, args, kwargs)
     if "generator" in kwargs and isinstance(generator := kwargs["generator"].realize(), RandomGenerator):
         return tx.draw_tensor(target, generator, args, kwargs)
     if torch.are_deterministic_algorithms_enabled():

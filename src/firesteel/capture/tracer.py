@@ -28,6 +28,7 @@ from . import (
     objects,
     operators,
     pure_functions,
+    sparse_tensors,
     storages,
     tensor_copies,
     tensor_subclasses,
@@ -109,6 +110,8 @@ class Tracer:
     call_torch = torch_calls.call_torch
     tensor_list = torch_calls.tensor_list
     deep_copy = tensor_copies.deep_copy
+    call_sparse = sparse_tensors.call_sparse
+    wrap_sparse = sparse_tensors.wrap_sparse
     draw_tensor = torch_generators.call_with_generator
     wrap_generator = torch_generators.wrap_generator
     guard_places = storages.guard_places

@@ -476,7 +476,7 @@ def wrap_plain_tensor(tx: Tracer, real: torch.Tensor, kind: type, source: Source
     except FakeUnsupported as error:
         tx.guard(source, "tensor", "type({0}) is {k[0]} and {k[1]}({0}) == {k[2]} and {0}.layout is {k[3]}",
                  (kind, torch_compat.dispatch_keys, torch_compat.dispatch_keys(real), real.layout))
-        return OpaqueValue(real, source, error.reason)
+        return tx.wrap_sparse(real, kind, source) or OpaqueValue(real, source, error.reason)
     guard_tensor(tx, real, kind, source, layout[0] if layout is not None else None)
     tx.symbols.tensors_seen[source.name] = TensorSeen(source, tuple(real.shape), real.stride())
     node = tx.graph.add_input(source, fake)
