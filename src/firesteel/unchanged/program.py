@@ -22,8 +22,8 @@ class NoProgramError(Exception):
 
 
 def run_script(path: str, arguments: Sequence[str]) -> int:
-    """Run a file, or a folder or archive with a ``__main__.py``, or what standard input has where that is ``-``; returns
-    the exit code. `SystemExit` passes through."""
+    """Run a file, a folder or archive with a ``__main__.py``, or for ``-`` what standard input has; returns the exit
+    code. `SystemExit` passes through."""
     if path == "-":
         return _run_input(arguments)
     if not os.path.exists(path):
