@@ -324,6 +324,7 @@ class Capture:
         code.line(f"return {code.constant(self.unit.resume_type)}({code.constant(self.unit.uncompiled())}, "
                   f"[{parameters}])")
         self.tx.graph.operations = 0
+        self.tx.draws.forget()
         return lambda: self.assemble(code)
 
     def emit_break(self, code: EntryCode, inst: Instruction, stack: list[Value]) -> None:

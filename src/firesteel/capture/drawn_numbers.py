@@ -83,6 +83,11 @@ class Draws:
             kept = [f"_fs_states = {code.constant(keep)}({', '.join(texts)})"]
         return [*kept, *(call(code) for call in self.calls)]
 
+    def forget(self) -> None:
+        """Draw nothing: the entry leaves everything to Python."""
+        self.calls.clear()
+        self.generators.clear()
+
     def undoing(self, code: EntryCode) -> list[str]:
         """The statements that put generators back when the graph has raised."""
         return [f"{code.constant(restore)}(_fs_states)"] if self.generators else []

@@ -311,6 +311,11 @@ def test_padding_of_channels_last(mode):
     assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(
         memory_format=torch.channels_last), 2), image)
     assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)
+    backward = {"reflect": "reflection", "replicate": "replication"}[mode] + "_pad{}d_backward"
+    for x, padding in ((image, [1, 2, 0, 1]), (video, [1, 2, 0, 1, 2, 2]), (image, [1, 2, 0, 1, 1, 0])):
+        count = len(padding) // 2  # the images as a volume, too
+        for grad in (torch.rand(F.pad(x, padding, mode=mode).shape), F.pad(x, padding, mode=mode)):
+            assert_same(getattr(aten, backward.format(count)), grad, x, padding)
 
 
 def test_shuffled_channels():

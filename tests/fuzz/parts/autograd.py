@@ -30,7 +30,8 @@ EXPRESSIONS = (
     (0.5, "{a}.softmax(-1)"), (0.5, "{a}.cumsum(0)"), (0.7, "{a}[0] + {b}"), (0.7, "{a} - {b}.mean()"),
     (0.7, "{a}.view(-1).view(2, 3)"), (0.5, "{a}.t().t()"), (0.5, "{a}.expand(2, 3)"), (0.7, "{a}.detach()"),
     (0.5, "{a}.clone()"), (0.5, "torch.where({a} > 1, {a}, {b})"), (0.5, "F.dropout({a}, 0.5)"),
-    (0.5, "{a} * torch.rand_like({b})"), (0.5, "{a}.pow(3)"), (0.3, "{a}.data"), (0.5, "torch.cat([{a}[1:], {b}[:1]])"),
+    (0.5, "{a} * torch.rand_like({b})"), (0.5, "{a} * random.random()"),
+    (0.5, "{a}.pow(3)"), (0.3, "{a}.data"), (0.5, "torch.cat([{a}[1:], {b}[:1]])"),
     (0.3, "{a}.square().sum() * {b}"), (0.4, "checkpoint(lambda t: t.sin() * t, {a}, use_reentrant=False)"),
     (0.5, "F.layer_norm({a}, (3,))"), (0.3, "{a}.to({a}.dtype, copy=True)"), (0.5, "{a} * torch.ones_like({b})"),
     (0.5, "ops.scaled({a}, 1.5)"), (0.5, "ops.squared({a})[0]"), (0.3, "ops.changing({a})"), (0.4, "helper({a})"),
@@ -67,6 +68,8 @@ ARGUMENTS = ((4, "leaf({n})"), (2, "leaf({n}) * 1"), (1, "leaf({n}).exp()"), (1,
 WRITTEN_ARGUMENTS = ((3, "plain({n})"), (3, "leaf({n}) * 1"), (0.3, "leaf({n})"), (0.7, "plain({n}, 4)[1:3]"))
 
 HEADER = '''\
+import random
+
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F

@@ -21,7 +21,7 @@ DTYPES = ("float32",) * 6 + ("float64", "int64", "int32", "int8", "uint8", "bool
 MOST_ELEMENTS = 6000
 # Numbers that are rounded: how, is nobody's promise. What tells the smallest differences between them apart would show
 # it, or make it large.
-ROUNDED = re.compile(r"layer_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid|conv2d|linear")
+ROUNDED = re.compile(r"_norm|softmax|logsumexp|var\(|mean\(|sin\(|sigmoid|conv2d|linear|avg_pool|interpolate")
 TELLING = re.compile(r" > 0|!= 0|argmax|\[1\]|any\(|int16|layer_norm|var\(")
 
 HEADER = """
@@ -113,7 +113,7 @@ class _Writer:
 
     def shape(self) -> tuple[int, ...]:
         dice = self.dice
-        shape = tuple(dice.choice(SIZES) for _ in range(dice.between(1, 3)))
+        shape = tuple(dice.choice(SIZES) for _ in range(dice.weighted(((2, 1), (2, 2), (2, 3), (1, 4)))))
         elements = 1
         for size in shape:
             elements *= max(size, 1)
@@ -122,6 +122,8 @@ class _Writer:
     def layout(self, rank: int) -> _Layout:
         dice = self.dice
         order = dice.sample(range(rank), rank) if dice.chance(0.3) else list(range(rank))
+        if rank == 4 and dice.chance(0.4):
+            order = [0, 2, 3, 1]  # channels last
         gaps = [dice.between(-3 if dice.chance(0.1) else 1, 5) if dice.chance(0.15) else 0 for _ in range(rank)]
         return _Layout(f"torch.{dice.choice(DTYPES)}", order, dice.choice((1, 1, 1, 1, 2, 3, 4)), gaps,
                        dice.below(rank) if dice.chance(0.15) else None, dice.choice((0, 0, 1, 5)),
@@ -268,9 +270,29 @@ def _image(w: _Writer, v: str) -> str | None:
     """Convolutions, which have layouts that they like, and what lies between them."""
     if w.values[v].dim() != 4:
         return f"{v}.float().reshape(1, {v}.shape[0], {v}.shape[1], -1)" if w.values[v].dim() > 1 else None
+    if w.dice.chance(0.5):
+        return _resized(w, v)
     more = f"torch.ones({v}.shape[1], 1, 3, 3) / 8, padding=1, groups={v}.shape[1]"
     return w.dice.choice((f"F.conv2d({v}, {more})", f"F.conv2d(F.conv2d({v}, {more}).relu(), {more})",
                           f"F.conv2d(torch.rand_like(F.conv2d({v}, {more})), {more})", f"F.max_pool2d({v}, 2)"))
+
+
+def _resized(w: _Writer, v: str) -> str:
+    """What makes images of another size."""
+    dice = w.dice
+    pads = tuple(dice.between(0, 2) for _ in range(4))
+    sizes = dice.between(1, 5), dice.between(1, 5)
+    mode = dice.choice(("nearest", "bilinear", "nearest-exact"))
+    return dice.choice((
+        f"F.pad({v}, {pads}, mode={dice.choice(('reflect', 'replicate', 'constant'))!r})",
+        f"F.pad({v}, {pads}, mode={dice.choice(('reflect', 'replicate'))!r})",
+        f"F.interpolate({v}.float(), size={sizes}, mode={mode!r})", f"F.adaptive_avg_pool2d({v}.float(), {sizes})",
+        f"F.avg_pool2d({v}.float(), {dice.between(1, 3)}, {dice.between(1, 3)})", f"F.pixel_unshuffle({v}, 2)",
+        f"F.adaptive_max_pool2d({v}.float(), {sizes})", f"F.max_pool2d({v}.float(), {dice.between(1, 3)}, 1)",
+        f"F.pixel_shuffle({v}.repeat(1, 4, 1, 1), 2)", f"F.channel_shuffle({v}, 1)", f"F.unfold({v}.float(), 2)",
+        f"F.batch_norm({v}.float(), None, None, training=True)", f"F.instance_norm({v}.float())",
+        f"F.local_response_norm({v}.float(), 2)", f"F.group_norm({v}.float(), 1)",
+    ))  # fmt: skip
 
 
 def _layer(w: _Writer, v: str) -> str | None:

@@ -138,21 +138,34 @@ def upsample2d_backward(grad: FakeTensor, output_size: Any, input_size: Sequence
     return in_format_of(grad, input_size) if _resampled(grad) and grad.ndim == 4 else NotImplemented
 
 
-def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
-    """On the CPU the memory format stays, though torch's meta kernels say that results are contiguous. That of a single
-    volume too: its depth is taken for channels."""
+def _padded_shape(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> list[Any] | None:
+    """The shape of padded images. On the CPU the memory format stays, though torch's meta kernels say that results are
+    contiguous. That of a single volume too: its depth is taken for channels. None where theirs are right."""
     count = len(padding) // 2
     if x.device != CPU or x.ndim not in (count + 1, count + 2) or not suggests_channels_last(*layout_of(x)):
-        return NotImplemented
+        return None
     shape = list(shape_of(x))
     for k in range(count):
         size, before, after = shape[-1 - k], padding[2 * k], padding[2 * k + 1]
         if reflects and (before >= size or after >= size):
-            return NotImplemented
+            return None
         shape[-1 - k] = size + before + after
         if shape[-1 - k] < 1:
-            return NotImplemented
-    return in_format_of(x, shape)
+            return None
+    return shape
+
+
+def _padded(x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
+    shape = _padded_shape(x, padding, reflects)
+    return NotImplemented if shape is None else in_format_of(x, shape)
+
+
+def _padded_backward(grad: FakeTensor, x: FakeTensor, padding: Sequence[Any], reflects: bool) -> Any:
+    """The gradient has the format of the images, whatever that of `grad` is."""
+    shape = _padded_shape(x, padding, reflects)
+    if shape is None or list(shape_of(grad)) != shape or grad.dtype != x.dtype:
+        return NotImplemented
+    return in_format_of(x, shape_of(x))
 
 
 @rule("aten.reflection_pad2d.default", "aten.reflection_pad3d.default")
@@ -163,6 +176,16 @@ def reflection_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
 @rule("aten.replication_pad2d.default", "aten.replication_pad3d.default")
 def replication_pad(x: FakeTensor, padding: Sequence[Any]) -> Any:
     return _padded(x, padding, False)
+
+
+@rule("aten.reflection_pad2d_backward.default", "aten.reflection_pad3d_backward.default")
+def reflection_pad_backward(grad: FakeTensor, x: FakeTensor, padding: Sequence[Any]) -> Any:
+    return _padded_backward(grad, x, padding, True)
+
+
+@rule("aten.replication_pad2d_backward.default", "aten.replication_pad3d_backward.default")
+def replication_pad_backward(grad: FakeTensor, x: FakeTensor, padding: Sequence[Any]) -> Any:
+    return _padded_backward(grad, x, padding, False)
 
 
 @rule("aten.pixel_shuffle.default")
