@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wrong += 1
             dead = "" if rank is None else f", process {rank} killed"
             print(f"seed {seed}, {plan.kind} {plan.style}{dead}: {problem}", flush=True)
+        if (seed - options.seed) % 10 == 9:
+            print(f"{seed - options.seed + 1} runs, {wrong} wrong", flush=True)
     if processes is not None:
         processes.close()
     for kind, count in sorted(kinds.items()):

@@ -305,3 +305,73 @@ def tp_module_layouts(run: Run) -> Any:
         result.square().sum().backward()
         run.noted += [result.detach(), *[p.grad.to_local().clone() for p in module.parameters()]]
     return []
+
+
+@program
+def tp_checkpoint(run: Run) -> Any:
+    """What a compiled model saves is loaded into one that is not, with the same names."""
+    import tempfile
+
+    import torch.distributed.checkpoint as checkpoints
+
+    model = spread_gpt(run)
+    step = run.compile(model)
+    run.train(step, shared=True)
+    names: list[Any] = [tempfile.mkdtemp() if run.rank == 0 else ""]
+    dist.broadcast_object_list(names, 0)
+    saved = step.state_dict()
+    checkpoints.save(saved, checkpoint_id=names[0])
+    other = spread_gpt(run)
+    state = other.state_dict()
+    checkpoints.load(state, checkpoint_id=names[0])
+    other.load_state_dict(state)
+    run.noted.append(sorted(saved))
+    return [parameter.full_tensor().detach() for parameter in other.parameters()]
+
+
+class _Stage(nn.Module):
+    """A part of a model, for one process of a pipeline."""
+
+    def __init__(self, model: GPT, number: int) -> None:
+        super().__init__()
+        self.tokens = model.tokens if number == 0 else None
+        self.block = model.blocks[number]
+        self.norm, self.head = (model.norm, model.head) if number == 1 else (None, None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.block(x if self.tokens is None else self.tokens(x))
+        return x if self.head is None or self.norm is None else self.head(self.norm(x))
+
+
+def _pipeline(run: Run, schedule_of: str) -> Any:
+    from torch.distributed import pipelining
+
+    module = _Stage(run.gpt(), run.rank)
+    stage = pipelining.PipelineStage(run.compile(module), run.rank, run.world, torch.device("cpu"))
+
+    def loss_of(logits: torch.Tensor, aim: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(logits.flatten(0, 1), aim.flatten())
+
+    schedule = getattr(pipelining, schedule_of)(stage, n_microbatches=2, loss_fn=loss_of)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, foreach=False)
+    for at in range(run.steps):
+        tokens = run.tokens(at, rows=4, shared=True)
+        losses: list[Any] = []
+        if run.rank == 0:
+            schedule.step(tokens)
+        else:
+            schedule.step(target=tokens.roll(-1, 1), losses=losses)
+        run.noted.append([value.detach() for value in losses])
+        optimizer.step()
+        optimizer.zero_grad()
+    return [parameter.detach().clone() for parameter in module.parameters()]
+
+
+@program
+def pipeline_gpipe(run: Run) -> Any:
+    return _pipeline(run, "ScheduleGPipe")
+
+
+@program
+def pipeline_1f1b(run: Run) -> Any:
+    return _pipeline(run, "Schedule1F1B")

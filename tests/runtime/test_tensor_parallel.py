@@ -10,7 +10,8 @@ if not dist.is_available() or not dist.is_gloo_available():
     pytest.skip("this torch is built without gloo", allow_module_level=True)
 
 WHOLE = ["tp_blocks", "tp_compiled_before", "tp_sequence", "tp_loss_parallel", "tp_whole_step", "tp_uneven",
-         "tp_accumulation", "tp_mixed_precision", "tp_layouts", "tp_views_stay_as_they_are"]
+         "tp_accumulation", "tp_mixed_precision", "tp_layouts", "tp_views_stay_as_they_are",
+         "tp_checkpoint", "pipeline_1f1b"]
 OTHERS = ["tp_checkpointing", "tp_one_is_plain", "tp_in_flight", "tp_rows_to_mask", "tp_an_index_out_of_range",
           "tp_module_layouts"]
 
