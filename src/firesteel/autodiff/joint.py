@@ -371,7 +371,7 @@ class _JointTracing(Tracing):
             # A layout that overlaps may have gaps too, and so the length of one that has neither.
             dense = expected is Tangent.LIKE_RESULT and known_equal(storage_size(shape, stride), numel_of(carrier)) \
                 and is_dense(shape, stride)
-            steps = carrier.stride() if dense else None
+            steps = carrier.stride() if dense else (0,) * carrier.dim() if expected is Tangent.EXPANDED else None
             if isinstance(expected, tuple):
                 permuted = contiguous_strides([shape[dim] for dim in expected])
                 steps = tuple([permuted[expected.index(dim)] for dim in range(len(expected))])

@@ -57,6 +57,7 @@ class Tangent(Enum):
     NONE = "none comes"
     LIKE_RESULT = "in the layout of the result, by rows if that has gaps"
     BY_ROWS = "by rows"
+    EXPANDED = "one number for all elements: operators lay out what they compute from it as they please"
 
 
 Expected = Tangent | tuple[int, ...]

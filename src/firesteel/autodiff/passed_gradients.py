@@ -9,6 +9,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..fake.dims import contiguous_strides, known_equal, layout_of
 from ..functional.views import same_layout
 from ..records import dataclass
 
@@ -58,6 +59,35 @@ class PassedGradient:
         for function, args, kwargs in self.views:
             value = function(value, *args, **kwargs)
         return value
+
+
+def is_transposed_for_arithmetic(tangent: torch.fx.Node) -> bool:
+    """Whether an operator on elements takes a view of a tangent that does not lie by rows, if the tangent does.
+
+    What it computes is laid out like the view then, and by rows where the tangent is one number, expanded: the layout
+    of gradients depends on it.
+    """
+    views = [tangent]
+    for view in views:
+        for user in view.users:
+            if not isinstance(user.target, torch_compat.OpOverload):
+                continue
+            if torch_compat.operator_name(user.target) in _PASSING and user.args[0] is view:
+                views.append(user)
+            elif torch.Tag.pointwise in user.target.tags and not is_by_rows(view.meta["val"]):
+                return True
+    return False
+
+
+def is_by_rows(tensor: torch.Tensor) -> bool:
+    """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
+    stride = tensor.stride()
+    if any(type(number) is not int for number in (*tensor.shape, *stride)):
+        shape, steps = layout_of(tensor)
+        return any(known_equal(size, 0) for size in shape) or all(
+            known_equal(size, 1) or known_equal(step, row)
+            for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
+    return tensor.is_contiguous() or not any(stride)
 
 
 def _flat(value: Any) -> list[Any]:

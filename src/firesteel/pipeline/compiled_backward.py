@@ -13,7 +13,7 @@ from .. import torch_compat
 from ..autodiff.independent import tangents_behind
 from ..autodiff.partition import Partition, base_of
 from ..autodiff.passed_gradients import PassedGradient
-from ..fake.dims import contiguous_strides, known_equal, layout_of
+from ..fake.dims import contiguous_strides, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import FreshTensor, SameAs
 from ..shapes import Symbol
@@ -115,17 +115,6 @@ def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
     lengths = [1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
                if tensor.numel() else 0 for tensor in (one, other)]
     return starts[0] < starts[1] + lengths[1] and starts[1] < starts[0] + lengths[0]
-
-
-def is_by_rows(tensor: torch.Tensor) -> bool:
-    """Whether eager lays out what it computes from a tensor by rows: those of expanded numbers have no order either."""
-    stride = tensor.stride()
-    if any(type(number) is not int for number in (*tensor.shape, *stride)):
-        shape, steps = layout_of(tensor)
-        return any(known_equal(size, 0) for size in shape) or all(
-            known_equal(size, 1) or known_equal(step, row)
-            for size, step, row in zip(shape, steps, contiguous_strides(shape), strict=True))
-    return tensor.is_contiguous() or not any(stride)
 
 
 def order_of(tensor: torch.Tensor) -> tuple[int, ...] | None:

@@ -28,6 +28,7 @@ from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import trace_training
 from ..autodiff.joint_graph import Expected, JointGraph, Tangent
 from ..autodiff.partition import Partition, changed_and_kept, part_again, partition
+from ..autodiff.passed_gradients import is_by_rows, is_transposed_for_arithmetic
 from ..events import span
 from ..functional.graph import Unsupported
 from ..functional.running import with_counts
@@ -39,7 +40,7 @@ from ..shapes import LateDecisionError
 from ..torch_compat.autograd_functions import quick_apply
 from .assembly import Assembly
 from .collecting import collection_paused
-from .compiled_backward import CompiledBackward, TangentLayout, is_by_rows, keep_apart, order_of
+from .compiled_backward import CompiledBackward, TangentLayout, keep_apart, order_of
 from .replaced_data import settle_replaced
 from .replaying import CHANGED, Call, Replay, inputs_of, needs_operators, versions_of
 from .staged_training import Groups, Later, StagedBackward, apply_in_stages, groups_of, staged_backward
@@ -143,6 +144,12 @@ class TrainingUnit:
         if hasattr(self.forward, "as_forward"):
             self.recordings = self.forward.as_forward(self.result_count, self.elsewhere)
         self.forward = with_counts(self.forward, parted.forward.mutated)
+
+    @functools.cached_property
+    def transposed(self) -> list[bool]:
+        """For each differentiable result whether its tangent is transposed before anything is computed from it."""
+        tangents = [item.tangent for item in self.parted.joint.differentiable]
+        return [tangent is not None and is_transposed_for_arithmetic(tangent) for tangent in tangents]
 
     @functools.cached_property
     def captured(self) -> Callable[..., Any]:
@@ -269,7 +276,7 @@ class TrainingUnit:
         """What a tangent is that is not contiguous."""
         columns = self.by_columns[number]
         if not any(tangent.stride()):
-            return Tangent.BY_ROWS if columns else Tangent.LIKE_RESULT
+            return Tangent.EXPANDED if columns or self.transposed[number] else Tangent.LIKE_RESULT
         order = order_of(tangent)
         if order is None or columns and order == order_of(self.tangent_examples[number]):
             return Tangent.LIKE_RESULT
