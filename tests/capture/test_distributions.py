@@ -24,6 +24,8 @@ PROGRAMS = {
     "class": _classes,
     "binomial": lambda x: D.Binomial(10, logits=x).log_prob(torch.ones_like(x)),
     "kl": lambda x: D.kl_divergence(D.Independent(D.Normal(x, x.exp()), 1), D.Independent(D.Normal(x * 0, x.exp()), 1)),
+    "kl of normals": lambda x: D.kl_divergence(
+        D.LowRankMultivariateNormal(x, x[..., None].exp(), x.exp()), D.MultivariateNormal(x[:1], torch.eye(3))),
     "relaxed": lambda x: D.RelaxedBernoulli(torch.tensor(0.5), logits=x).rsample(),
 }
 
@@ -54,3 +56,17 @@ def test_a_lazy_property_of_the_program_is_kept():
 
     x = torch.linspace(-1, 1, 4)
     torch.testing.assert_close(fs.compile(function)(x), function(x))
+
+
+def test_sizes_that_do_not_broadcast_raise_as_torch_does():
+    def function(x, one, other):
+        try:
+            return x + 1, torch._C._infer_size(one, other)
+        except RuntimeError as error:
+            return x, str(error)
+
+    compiled = fs.compile(function, backend="eager", fullgraph=True)
+    for one, other in (([2, 1], [3]), ([], [4]), ([1, 0], [1]), ([2, 3], [4]), ([2], [3, 3, 4]), ([0], [1]),
+                       ([0], [2])):
+        sizes = torch.Size(one), torch.Size(other)
+        assert compiled(torch.ones(1), *sizes)[1] == function(torch.ones(1), *sizes)[1]

@@ -102,7 +102,7 @@ def test_parts_and_what_is_written_to_them() -> None:
         before = s @ x
         s._values().mul_(2)
         return before, s @ x, s._values() + 1, s._indices() * 2, s.coalesce() is s, \
-            s._indices(), s._indices() is s._indices()
+            s._indices(), s._indices() is s._indices(), s.values() * 2, s.indices()
 
     compiled = fs.compile(f, backend="eager", fullgraph=True)
     for seed in range(3):

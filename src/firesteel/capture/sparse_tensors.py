@@ -93,6 +93,8 @@ class SparseValue(OpaqueValue):
     def part(self, tx: Tracer, name: str) -> Value:
         """A tensor that the matrix is made of."""
         layout, read, only_coalesced = PARTS[name]
+        if name == "values" and self.real.layout is torch.sparse_csr:
+            layout, read = torch.sparse_csr, values_of
         if layout is not self.real.layout or only_coalesced and not self.coalesced:
             raise GraphBreak(f"Tensor.{name}() of {self.reason}")  # which raises
         if read is None:  # it is coalesced already
@@ -118,6 +120,7 @@ METHODS = frozenset({"size", "dim", "numel", "is_coalesced", "sparse_dim", "dens
 # Methods that give a part: for which layout, with what, and whether only of coalesced matrices.
 PARTS: dict[str, tuple[torch.layout, Any, bool]] = {
     "_indices": (torch.sparse_coo, indices_of, False), "_values": (torch.sparse_coo, entries_of, False),
+    "indices": (torch.sparse_coo, indices_of, True), "values": (torch.sparse_coo, entries_of, True),
     "coalesce": (torch.sparse_coo, None, True), "crow_indices": (torch.sparse_csr, rows_of, False),
     "col_indices": (torch.sparse_csr, columns_of, False),
 }

@@ -136,6 +136,7 @@ from .recognised import (
     restore_settings,
     rng_state_functions,
     script_original,
+    size_inference,
     state_getters,
     state_setters,
     torch_function_checks,

@@ -147,7 +147,7 @@ _NOTHING: dict[str, Releases] = {
         _set_sdp_use_mem_efficient _set_sdp_use_overrideable
         _are_functorch_transforms_active _functorch.maybe_current_level _get_privateuse1_backend_name
         _has_torch_function _has_torch_function_unary _has_torch_function_variadic _is_autocast_available
-        _is_torch_function_mode_enabled _log_api_usage_once _fft _linalg _nested _sparse _special"""),
+        _infer_size _is_torch_function_mode_enabled _log_api_usage_once _fft _linalg _nested _sparse _special"""),
     **_all("torch.", """
         _foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adagrad_ _fused_adam_ _fused_adamw_
         _fused_sgd_"""),

@@ -255,6 +255,11 @@ def torch_function_checks() -> list[Callable[..., Any]]:
     return _those_there(torch._C, "_has_torch_function", "_has_torch_function_unary", "_has_torch_function_variadic")
 
 
+def size_inference() -> list[Callable[..., Any]]:
+    """The function that says what two sizes broadcast to."""
+    return _those_there(torch._C, "_infer_size")
+
+
 def rng_state_functions() -> list[Callable[..., Any]]:
     """Functions that read or write the state of random number generators."""
     return [torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state]

@@ -463,6 +463,7 @@ NATIVE = {
     "hasattr", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "math.isfinite", "math.log", "next",
     "object",
     "operator.index", "range", "repr", "set", "setattr", "str", "torch.is_grad_enabled", "tuple", "type",
+    "torch.Size",
     "types.MethodType", "zip",
     "types.SimpleNamespace", "collections.OrderedDict", "defaultdict", "deque", "OrderedDict", "sorted",
 }  # fmt: skip

@@ -19,7 +19,7 @@ LINES = ("r = s @ r", "r = torch.sparse.mm(s, r) + x", "r = s.mm(r.relu())", "r 
          "out.append(isinstance(s, torch.Tensor))", "r = r / (1 + r.abs().max())", "r = s.coalesce() @ r",
          "out.append(s._values() * 2)", "s._values().mul_(1.5)", "out.append(s.crow_indices() + 1)", "r = (s * 2) @ r",
          "r = s.t() @ r", "r = torch.sparse.mm(t, r) if t is not s else r", "r = t @ (s @ r)",
-         "out.append(s._indices())",
+         "out.append(s._indices())", "out.append(s.values() * 2)", "out.append(s.indices() + 1)", "s.values().add_(1)",
          "r = s @ r[:, 0:1] + x", "r = r.T @ s.to_dense()\nr = r.T", "s = s.detach()",
          "out.append((s @ r[:, 0]).sum())",
          "r = s @ r.double().float()", "r.add_(1)", "r = s @ x.detach()", "r = s @ r.t().contiguous().t()",
