@@ -151,10 +151,10 @@ def operators_behind(frames: list[types.FrameType]) -> tuple[tuple[str, ...], st
     line = ""
     for frame in reversed(frames):
         instruction: Any = frame.f_locals.get("inst")
+        if hasattr(instruction, "argval") and hasattr(instruction, "op"):  # torch's own have no `op`
+            found.setdefault(str(instruction.op), None)
         if not is_own_file(frame.f_code.co_filename):
             continue
-        if hasattr(instruction, "argval"):
-            found.setdefault(str(instruction.op), None)
         for value in list(frame.f_locals.values()):
             for node in _nodes_of(value):
                 if isinstance(node, torch.fx.Node):
