@@ -92,20 +92,23 @@ class SequenceValue(ContainerValue):
 
     def get_item(self, tx: Tracer, key: Value) -> Value:
         items = self.elements(tx)
-        position = _index(tx, key)
-        self.refuse_index(tx, position)
+        position = self.position(tx, key)
         if isinstance(position, slice):
             return self.like(tx.user_errors(lambda: items[position]))
-        if not hasattr(type(position), "__index__"):
-            raise tx.raised(TypeError(
-                f"{self.builtin.__name__} indices must be integers or slices, not {type(position).__name__}"))
         try:
             return items[position]
         except IndexError:
             raise tx.raised(IndexError(f"{self.builtin.__name__} index out of range")) from None
 
-    def refuse_index(self, tx: Tracer, position: Any) -> None:
-        """Raise as Python does where the sequence has no slices."""
+    def position(self, tx: Tracer, key: Value) -> Any:
+        """The number or slice that an index stands for; raises as Python does for what is neither."""
+        kind = key.realize().python_type()
+        if not hasattr(kind, "__index__") and (kind is not slice or self.builtin is collections.deque):
+            name = kind.__name__
+            raise tx.raised(TypeError(
+                f"sequence index must be integer, not {name!r}" if self.builtin is collections.deque else
+                f"{self.builtin.__name__} indices must be integers or slices, not {name}"))
+        return _index(tx, key)
 
     def iterate(self, tx: Tracer) -> Value:
         return SequenceIterator(self)
@@ -346,10 +349,6 @@ class ListValue(SequenceValue):
     def like(self, items: list[Value]) -> Value:
         return ListValue(items)
 
-    def refuse_index(self, tx: Tracer, position: Any) -> None:
-        if self.cls is not list and not hasattr(type(position), "__index__"):
-            raise tx.raised(TypeError(f"sequence index must be integer, not {type(position).__name__!r}"))
-
     def is_constant(self) -> bool:
         return self.source is None and self.items is not None and all(item.is_constant() for item in self.items)
 
@@ -367,8 +366,7 @@ class ListValue(SequenceValue):
         return items
 
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
-        position = _index(tx, key)
-        self.refuse_index(tx, position)
+        position = self.position(tx, key)
         if isinstance(position, slice):
             new = list(self.elements(tx)) if self.belongs_to(value) else tx.to_list(value)
             items = self.changed(tx)
@@ -382,8 +380,7 @@ class ListValue(SequenceValue):
             raise tx.raised(IndexError(self.out_of_range)) from None
 
     def del_item(self, tx: Tracer, key: Value) -> None:
-        position = _index(tx, key)
-        self.refuse_index(tx, position)
+        position = self.position(tx, key)
         items = self.changed(tx)
         try:
             del items[position]
