@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
+import types
 import warnings
 
 import pytest
@@ -12,7 +15,9 @@ import firesteel as fs
 from firesteel.backends import registry
 from firesteel.capture.opcode_handlers import HANDLERS
 from firesteel.kernels.lowering.registry import LOWERINGS
+from firesteel.repro_scripts import functions
 from firesteel.repro_scripts import scripts as module
+from firesteel.torch_compat.custom_operators import forget_operators
 
 
 def refuse(*args, **kwargs):
@@ -180,3 +185,83 @@ def test_tensors_have_the_same_layout(value):
             (value.dtype, value.shape, value.stride(), value.requires_grad)
     if value.is_contiguous() and value.dtype is torch.int64:
         assert torch.equal(made, value)
+
+
+OPERATORS = """import torch
+
+SCALE = 3.0
+library = torch.library.Library("repro_scripts", "FRAGMENT")
+library.define("thrice(Tensor x) -> Tensor")
+x = object()
+
+
+def thrice(x):
+    return x * SCALE
+
+
+@torch.library.impl(library, "thrice", "CompositeExplicitAutograd")
+def _(x):
+    return thrice(x)
+
+
+@torch.library.register_fake("repro_scripts::thrice")
+def thrice_fake(x):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("repro_scripts::lie", mutates_args=())
+def lie(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0, keepdim=True)
+
+
+@lie.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+lie.register_autograd(lambda context, x: x)
+
+
+def unused(x):
+    return x
+
+
+def f(x):
+    return lie(torch.ops.repro_scripts.thrice(x)).cos()
+"""
+
+
+def forgotten(namespace):
+    known = types.ModuleType("known")
+    vars(known).update(namespace)
+    forget_operators({"repro_scripts::lie", "repro_scripts::thrice"}, known)
+
+
+@pytest.mark.parametrize("of_graph", [False, True])
+def test_operators_of_the_programs_come_with_their_kernels(tmp_path, monkeypatch, of_graph):
+    path = tmp_path / "operators.py"
+    path.write_text(OPERATORS)
+    main = types.ModuleType("__main__")
+    main.__file__ = str(path)
+    exec(compile(OPERATORS, str(path), "exec"), vars(main))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    try:
+        if of_graph:
+            graph = fs.capture_graph(main.f)(torch.ones(2, 3)).graph_module
+            text = module.script_of_graph(graph, [torch.ones(2, 3)], "a graph")
+        else:
+            text = module.script_of_function(main.f.__code__, vars(main), [torch.ones(2, 3)], "a function")
+    finally:
+        forgotten(vars(main))
+    assert "unused" not in text and "thrice_fake" in text and "lie.register_autograd" in text
+    namespace = {"__name__": "__main__"}
+    try:
+        with pytest.raises(AssertionError, match=r"\(1, 3\)"):
+            exec(compile(text, "script", "exec"), namespace)
+    finally:
+        forgotten(namespace)
+
+
+def test_names_of_parameters_are_not_those_of_the_file():
+    names = functions.read_names(ast.parse("f = lambda x, *more: [x + y for x in more if LIMIT]").body[0])
+    assert sorted(names) == ["LIMIT", "y"]

@@ -54,7 +54,8 @@ def bisect(arguments: argparse.Namespace) -> int:
     try:
         with ended_like_interrupts():
             result = bisect_script(file, name, arguments.args, DYNAMIC[arguments.dynamic], limit=arguments.limit,
-                                   each=arguments.each, out=out, guards=not arguments.no_guards, progress=line)
+                                   each=arguments.each, out=out, guards=not arguments.no_guards, progress=line,
+                                   loaded=target.module)
     except UserCodeError as error:
         raise InputError(error.reason + (f"; {error.hint}" if error.hint else "")) from None
     finally:

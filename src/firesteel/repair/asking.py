@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,7 +50,7 @@ def bisect(function: Callable[..., Any], *, limit: float = 300.0, out: str = "fi
     nothing differs from eager on the CPU...
     """
     def run(*args: Any, **kwargs: Any) -> Bisection:
-        session = Session(limit, 60.0, os.getcwd(), threads=1)
+        session = Session(limit, 60.0, os.getcwd(), threads=1, loaded=sys.modules["__main__"])
         try:
             return bisect_text(session, script_of_call(function, args, kwargs, options), out, guards)
         finally:

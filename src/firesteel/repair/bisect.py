@@ -60,12 +60,14 @@ class Bisection:
 
 
 def bisect_script(path: str, target: str, arguments: str, options: str, *, limit: float = 300.0, each: float = 60.0,
-                  out: str | None = None, guards: bool = True, progress: Progress = lambda _: None) -> Bisection:
-    """Find the first stage that goes wrong for a call of a file's function; ``options`` are arguments of `compile`."""
+                  out: str | None = None, guards: bool = True, progress: Progress = lambda _: None,
+                  loaded: types.ModuleType | None = None) -> Bisection:
+    """Find the first stage that goes wrong for a call of a file's function; ``options`` are arguments of `compile`.
+    ``loaded``: the file as a module, where this process has imported it."""
     with open(path, encoding="utf-8") as file:
         text = _without_main(file.read())
     text = f"{text}\nimport torch\nimport firesteel as fs\nfs.check({target}{options})({arguments})\n"
-    session = Session(limit, each, os.path.dirname(os.path.abspath(path)), progress)
+    session = Session(limit, each, os.path.dirname(os.path.abspath(path)), progress, loaded=loaded)
     try:
         return bisect_text(session, text, out or f"{os.path.splitext(path)[0]}.bisect.py", guards)
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import signal
 import tempfile
@@ -10,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from .. import config
 from ..events import OBSERVERS, Observer
+from ..repro_scripts.completions import operators_made
+from ..torch_compat.custom_operators import forget_operators
 from .children import Ended, Limits, in_child
 from .failure import PROGRAM, RUN, Failure
 from .probe import execute, failure_of
@@ -48,9 +53,12 @@ class Session:
     """Runs scripts in children. ``limit``: seconds for all of it; ``each``: for one script."""
 
     def __init__(self, limit: float, each: float, folder: str, progress: Progress = lambda _: None,
-                 threads: int | None = None) -> None:
-        """``threads``: how many the children use; 1 where this process may have started some, which a child lacks."""
+                 threads: int | None = None, loaded: ModuleType | None = None) -> None:
+        """``threads``: how many the children use; 1 where this process may have started some, which a child lacks.
+        ``loaded``: the module of this process's whose definitions scripts repeat."""
         preload()
+        self.loaded = loaded
+        self._operators = _operators_of(loaded)
         self.threads = threads
         self.end = time.monotonic() + limit
         self.reserve = min(RESERVE, limit / 5)
@@ -124,6 +132,7 @@ class Session:
     def prepare(self) -> None:
         """The first that a child does."""
         config.disk_cache = False
+        forget_operators(self._operators, self.loaded)  # a script that lacks them is to fail, as in a new process
         if self.threads is not None:
             torch.set_num_threads(self.threads)
 
@@ -132,6 +141,15 @@ class Session:
         if text not in self._known:
             self._known[text] = self.run(text).failure
         return self._known[text]
+
+
+def _operators_of(module: ModuleType | None) -> set[str]:
+    """The operators that a module's file makes."""
+    try:
+        tree = ast.parse(inspect.getsource(module)) if module is not None else ast.Module([], [])
+    except (OSError, TypeError, SyntaxError):
+        return set()
+    return operators_made(tree, tree.body)
 
 
 class Graphs(Observer):

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import operator
@@ -17,6 +18,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from .completions import operators_called
 from .values import Unwritable, Values, constant_source
 
 _INFIX = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
@@ -31,6 +33,8 @@ class GraphSource:
     def __init__(self, values: Values) -> None:
         self.values = values
         self.functions: list[str] = []
+        self.operators: set[str] = set()
+        """Those that are not torch's own, as ``space::name``."""
 
     def function(self, module: torch.fx.GraphModule, name: str = "f") -> list[str]:
         """The function of a graph; `functions` gets the lines of it and of those before it."""
@@ -83,6 +87,7 @@ class GraphSource:
     def target(self, target: Any) -> str:
         """The name of a function."""
         if isinstance(target, torch_compat.OpOverload) or _is_packet(target):
+            self.operators |= set(operators_called(ast.parse(f"torch.ops.{target}")))
             return f"torch.ops.{target}"
         module = getattr(target, "__module__", None)
         qualified = str(getattr(target, "__qualname__", getattr(target, "__name__", "")))

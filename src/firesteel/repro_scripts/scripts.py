@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import platform
 import sys
@@ -17,7 +18,7 @@ import torch.fx
 from .. import config
 from ..logs import log
 from ..version import __version__
-from .functions import FunctionSource, beside, source_of, values_for
+from .functions import FunctionSource, beside, bound_names, source_of, source_of_operators, values_for
 from .graphs import GraphSource
 from .values import Unwritable, Values
 
@@ -98,16 +99,21 @@ def script_of_graph(module: torch.fx.GraphModule, examples: Sequence[Any], head:
     values.names |= {"torch", "fs", "f", "math"}
     graph = GraphSource(values)
     parameters = graph.function(module)
-    values.names |= set(parameters) - {"f"}
+    source = source_of_operators(graph.operators)
+    reserved = set(source.late) | {name for text in source.definitions for one in ast.parse(text).body
+                                   for name in bound_names(one)}
+    values.names |= {*parameters, *reserved} - {"f"}
     arguments = []
     for name, example in zip(parameters, examples, strict=True):
-        values.names.discard(name)
+        if name not in reserved:
+            values.names.discard(name)
         arguments.append(values.write(example, name))
+    late = [f"{name} = {values.write(vars(sys.modules['__main__'])[name], name)}" for name in source.late]
     if any(isinstance(example, torch.Tensor) and any(type(size) is not int for size in example.shape)
            for example in examples):
         options += ", dynamic=True"
-    return assembled(head, values, FunctionSource([], graph.functions, "f", frozenset(), []), [],
-                     f"fs.check(f{options})({', '.join(arguments)})")
+    source = FunctionSource(source.imports, [*source.definitions, *graph.functions], "f", source.classes, [])
+    return assembled(head, values, source, late, f"fs.check(f{options})({', '.join(arguments)})")
 
 
 def script_of_function(code: types.CodeType, globals_: Mapping[str, Any], args: Sequence[Any], head: str,

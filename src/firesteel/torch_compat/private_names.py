@@ -54,7 +54,7 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch.ops.aten.add.Tensor.", "_op _op_dk _schema"),
     **_all("torch.utils._python_dispatch.", "TorchDispatchMode _disable_current_modes"),
     **_all("torch.utils._device.", "DeviceContext"),
-    **_all("torch._library.custom_ops.", "CustomOpDef"),
+    **_all("torch._library.custom_ops.", "CustomOpDef OPDEFS"),
     **_all("torch._library.fake_impl.", "set_ctx_getter"),
     **_all("torch._library.simple_registry.", "singleton"),
     **_all("torch._decomp.", "_core_aten_decompositions_post_autograd decomposition_table"),
