@@ -214,6 +214,8 @@ def refined(session: Session, text: str, failure: Failure) -> Failure:
     if not found.operators and len(left) > 1:
         mended = mending_expression(session, text)
         left.sort(key=lambda name: mended is None or name.split(".")[1:2] != mended[1].split("(")[0].split(".")[-1:])
+    if not known and found.stage.startswith("pass "):
+        known = left  # a pass may have put others in their place
     line = found.line or last_line(text)
     return replace(found, operators=tuple(known) or found.operators or tuple(left), line=line)
 
