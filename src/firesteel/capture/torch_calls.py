@@ -97,12 +97,15 @@ def call_torch(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Val
     if torch_compat.group_called(target, args) is not None and any(frame.is_in_try for frame in tx.frames):
         raise GraphBreak(f"a collective {_IN_TRY}")
     overrides = tx.torch_functions
+    # what the first arguments are decides on the way; looking at them may show that a class is to be asked
+    is_sparse = bool(args) and isinstance(args[0].realize(), SparseValue)
+    draws = "generator" in kwargs and isinstance(kwargs["generator"].realize(), RandomGenerator)
     if (overrides.has_overrides or overrides.modes) and overrides.concern(tx, args, kwargs):
         return overrides.call(tx, target, args, kwargs)
-    if args and isinstance(args[0].realize(), SparseValue):
+    if is_sparse:
         return tx.call_sparse(target, args, kwargs)
-    if "generator" in kwargs and isinstance(generator := kwargs["generator"].realize(), RandomGenerator):
-        return tx.draw_tensor(target, generator, args, kwargs)
+    if draws:
+        return tx.draw_tensor(target, args, kwargs)
     if torch.are_deterministic_algorithms_enabled():
         return _call_deterministic(tx, target, args, kwargs)
     return _call(tx, target, args, kwargs)

@@ -84,10 +84,10 @@ def make_generator(tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> V
     return TorchGenerator(torch.Generator(), None, variable)
 
 
-def call_with_generator(tx: Tracer, target: Any, generator: RandomGenerator, args: list[Value],
-                        kwargs: dict[str, Value]) -> Value:
+def call_with_generator(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A function of torch's that draws from a generator, which is among its named arguments."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    generator = kwargs["generator"].realize()
     kwargs = {key: value for key, value in kwargs.items() if key != "generator"}
     if not isinstance(generator, TorchGenerator):
         raise GraphBreak(f"torch.{name} with {generator.describe()} as generator")  # which raises
