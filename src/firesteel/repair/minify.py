@@ -212,8 +212,7 @@ def refined(session: Session, text: str, failure: Failure) -> Failure:
         return replace(found, line=found.line or last_line(text))
     known = [name for name in found.operators if not left or _among(name, left)]
     if not found.operators and len(left) > 1:
-        mended = mending_expression(session, text)
-        left.sort(key=lambda name: mended is None or name.split(".")[1:2] != mended[1].split("(")[0].split(".")[-1:])
+        left = likeliest_first(left, mending_expression(session, text))
     if not known and found.stage.startswith("pass "):
         known = left  # a pass may have put others in their place
     line = found.line or last_line(text)
@@ -267,6 +266,24 @@ def operators_left(session: Session, text: str) -> tuple[list[str], Misjudged | 
 
     ended = in_child(child, session.limits())
     return ended.value if isinstance(ended.value, tuple) else ([], None)
+
+
+def likeliest_first(operators: list[str], mended: tuple[str, str] | None) -> list[str]:
+    """Operators with those first that the expression calls which mends a script.
+
+    >>> likeliest_first(["aten.unsqueeze.default", "aten.convolution.default"], ("CALL", "torch.conv2d(x, weight)"))
+    ['aten.convolution.default', 'aten.unsqueeze.default']
+    """
+    if mended is None:
+        return operators
+    called = mended[1].partition("(")[0].rpartition(".")[2]
+    stem = re.sub(r"\d+d$", "", called)
+
+    def distance(name: str) -> int:
+        base = name.split(".")[1] if "." in name else name
+        return 0 if base == called else 1 if stem and base.startswith(stem) else 2
+
+    return sorted(operators, key=distance)
 
 
 def faulty_expressions(session: Session, text: str) -> list[str]:
