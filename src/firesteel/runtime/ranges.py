@@ -21,8 +21,8 @@ from .units import Resume, Unit, drive
 def innermost(function: types.FunctionType) -> types.CodeType:
     """The code of a function without its decorators."""
     inner: Any = function
-    while isinstance(inner, types.FunctionType) and "__wrapped__" in inner.__dict__:
-        inner = inner.__wrapped__
+    while isinstance(inner, types.FunctionType) and "__wrapped__" in vars(inner):
+        inner = vars(inner)["__wrapped__"]
     return inner.__code__ if isinstance(inner, types.FunctionType) else function.__code__
 
 
