@@ -41,6 +41,9 @@ def fn(x):
             if type(index) is not slice:
                 out.append(refused(lambda: changed(make(), index)))
                 out.append(refused(lambda: deleted(make(), index)))
+    for index in (slice(0, 1), slice(None, None, 2)):
+        out.append(refused(lambda: changed([1, 2], index)))
+    out.append(refused(lambda: {}.update(x)))
     return out, x * 2
 
 

@@ -20,6 +20,7 @@ from .mapping_proxies import MappingProxyValue
 from .reversals import reversed_items, reversed_keys, reversed_ordered_keys, reversed_values
 from .sequences import TupleValue
 from .sets import SetValue
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -315,7 +316,8 @@ class DictValue(ContainerValue):
                 yield key, tx.get_item(other, key)
             return
         for position, pair in enumerate(tx.iterate_lazily(other)):
-            if not tx.objects.can_iterate(pair):
+            pair = pair.realize()
+            if not tx.objects.can_iterate(pair) or isinstance(pair, TensorValue) and not pair.fake.dim():
                 raise GraphBreak(f"{pair.describe()} where a dictionary expects a pair")  # Python raises
             parts = tx.to_list(pair)
             if len(parts) != 2:

@@ -368,6 +368,10 @@ class ListValue(SequenceValue):
     def set_item(self, tx: Tracer, key: Value, value: Value) -> None:
         position = self.position(tx, key)
         if isinstance(position, slice):
+            kind = value.realize().python_type()
+            if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+                raise tx.raised(TypeError("can only assign an iterable" if position.step in (None, 1) else
+                                          "must assign iterable to extended slice"))
             new = list(self.elements(tx)) if self.belongs_to(value) else tx.to_list(value)
             items = self.changed(tx)
             tx.user_errors(lambda: items.__setitem__(position, new))
