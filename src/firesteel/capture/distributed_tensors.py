@@ -34,7 +34,7 @@ class SpreadCall:
     def __init__(self, name: str, options: dict[str, Any]) -> None:
         self.options = options
         self.__name__, self.__qualname__ = name, f"DTensor.{name}"
-        self.__module__ = "torch.distributed.tensor"
+        self.__module__ = __name__  # code of graphs takes names in torch for what torch has under them
 
     def __call__(self, tensor: Any) -> Any:
         return getattr(distributed_tensors.tensor_class(), self.__name__)(tensor, **self.options)
