@@ -115,6 +115,21 @@ def test_batch_norm_is_folded(bias, affine, kept):
     assert kept[0].times_computed == 3 and len(kept[0].kept) == 2
 
 
+@pytest.mark.parametrize("trained", ["compiled", "eager"])
+def test_statistics_that_training_updates_are_noticed(trained, kept):
+    """Batch norm writes them without counting."""
+    model, x = Normalised(True, True).eval(), torch.randn(2, 3, 9, 9) * 5 + 3
+    function = compiled(model)
+    assert_same(function(x), model(x))
+    counted = model.norm.running_mean._version
+    for _ in range(2):
+        model.train()
+        (function if trained == "compiled" else model)(x)
+        model.eval()
+        assert_same(function(x), model(x))
+    assert model.norm.running_mean._version == counted
+
+
 def test_batch_norm_graph():
     def f(x0, x1, x2, x3):
         return F.batch_norm(F.conv2d(x0, x1), x2, x3)

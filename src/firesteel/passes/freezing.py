@@ -14,13 +14,15 @@ becomes, with ``weight`` frozen,
 and a `Kept` that computes ``kept_0`` from ``weight``. Views and what is much larger than the inputs it is made from
 stay in the graph. Kept tensors take memory beside the parameters that they are made from.
 
-A change is noticed by another tensor object, another address or a higher version counter. Some changes show in none of
-these: in-place operations on ``parameter.data``, optimizers with ``fused=True``, writes through NumPy arrays or by
-other processes. Therefore inputs are frozen only on request.
+A change is noticed by another tensor object, another address or a higher version counter, and that of a short buffer in
+host memory by its bytes: batch norm in training changes its statistics and counts nothing. Some changes show in none of
+these: in-place operations on ``parameter.data``, optimizers with ``fused=True``, statistics on a GPU, writes through
+NumPy arrays or by other processes. Therefore inputs are frozen only on request.
 """
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,6 +31,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..devices import kind_of
 from ..functional.graph import FunctionalGraph, Input, needed_for
 from ..functional.operators import Kind, operator_of
 from .rewriting import Rewriter, size_hint, substituted
@@ -36,6 +39,8 @@ from .settings import Settings
 
 MOST_GROWTH = 4
 """A result may have so many times the elements of the frozen inputs it is made from."""
+MOST_BYTES = 1 << 15
+"""Buffers up to this size are compared with what they were."""
 
 
 class Kept:
@@ -50,6 +55,7 @@ class Kept:
         self.constants = dict(functional.constants)
         self.positions = [positions[node] for node in sources]
         self.seen: tuple[Any, ...] | None = None
+        self.contents: list[tuple[int, int, bytes]] = []
         self.holds: list[torch.Tensor] = []
         self.kept: tuple[Any, ...] = ()
         self.times_computed = 0
@@ -61,15 +67,20 @@ class Kept:
         def with_kept(*inputs: Any) -> Any:
             frozen = pick(inputs)
             now = (*map(id, frozen), *map(torch.Tensor.data_ptr, frozen), *map(_version, frozen))
-            if now != self.seen:
+            if now != self.seen or not self.has_same_contents():
                 self.compute(frozen[:-1], now)
             return run(*inputs, *self.kept)
 
         return with_kept
 
+    def has_same_contents(self) -> bool:
+        """Whether short buffers still have the bytes that everything was computed from."""
+        return all([ctypes.string_at(address, size) == content for address, size, content in self.contents])
+
     def compute(self, frozen: Sequence[torch.Tensor], now: tuple[Any, ...]) -> None:
         """Compute everything anew."""
         self.seen = None
+        self.contents = [(*place, ctypes.string_at(*place)) for place in map(_compared_place, frozen) if place]
         values: dict[torch.fx.Node, Any] = dict(zip(self.sources, frozen, strict=True))
         with torch.no_grad(), torch_compat.autocast_disabled():
             for node in self.steps:
@@ -88,6 +99,15 @@ class Kept:
 
 def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else torch_compat.version_of(tensor)
+
+
+def _compared_place(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Address and size of the bytes of a short buffer in host memory."""
+    size = tensor.numel() * tensor.element_size()
+    if isinstance(tensor, torch.nn.Parameter) or not kind_of(tensor).is_host or not 0 < size <= MOST_BYTES \
+            or not tensor.is_contiguous():
+        return None
+    return tensor.data_ptr(), size
 
 
 def _laid_out(value: Any, fake: torch.Tensor) -> Any:
