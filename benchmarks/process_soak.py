@@ -22,30 +22,6 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 import process_group  # noqa: E402 (lives beside the tests)
 import process_soak  # noqa: E402
 
-PATIENCE = 120.0
-
-
-def killed(seed: int, count: int, rank: int) -> str:
-    """A run in which one process dies: "" if all others raise an error in time."""
-    processes = process_group.Processes(count)
-    try:
-        for connection in processes.connections:
-            connection.send(("process_soak", "train", (seed, rank)))
-        for other, connection in enumerate(processes.connections):
-            if not connection.poll(PATIENCE):
-                return f"process {other} waits for ever"
-            try:
-                fine, answer = process_group.read(connection)
-            except EOFError:
-                if other != rank:
-                    return f"process {other} ended"
-                continue
-            if not fine or not answer:
-                return f"process {other}: {answer or 'went on as if nothing had happened'}"
-        return ""
-    finally:
-        processes.kill()
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what went wrong, and how many runs of which kind there were."""
@@ -64,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = process_soak.draw(seed, 0, options.processes, None)
         kinds[f"{plan.kind} {plan.style}" + ("" if rank is None else ", one killed")] += 1
         if rank is not None:
-            problem = killed(seed, options.processes, rank)
+            problem = process_soak.killed(seed, options.processes, rank)
         else:
             if processes is None or not processes.alive:
                 processes = process_group.Processes(options.processes)
             try:
-                answers = processes.call("process_soak", "train", seed, None, patience=PATIENCE)
+                answers = processes.call("process_soak", "train", seed, None, patience=process_soak.PATIENCE)
                 problem = "; ".join(filter(None, answers))
             except process_group.Failed as failure:
                 problem = str(failure)

@@ -27,8 +27,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import firesteel as fs
+import process_group
 
 STEPS = 5
+PATIENCE = 300.0
 LAYERS = 2
 
 
@@ -123,6 +125,8 @@ def make(plan: Plan, compiled: bool) -> tuple[nn.Module, Callable[..., Any]]:
     """A model, and what is called to train it."""
     torch.manual_seed(0)
     model: Any = (Summed if plan.kind == "collectives" else Disturbed)(LAYERS)
+    for block in model.blocks:
+        block.size = model.tokens.embedding_dim // 4  # heads for up to four processes
 
     def way(module: Any) -> Any:
         return fs.compile(module, **plan.options) if compiled else module
@@ -191,3 +195,25 @@ def train(rank: int, seed: int, dying: int | None) -> str:
         return ""
     apart = difference(result, expected)
     return "" if apart <= 1 else f"{plan.kind} {plan.style} {plan.options}: {apart:.3g} of what is allowed"
+
+
+def killed(seed: int, count: int, rank: int) -> str:
+    """A run in which one process dies: "" if all others raise an error in time."""
+    processes = process_group.Processes(count)
+    try:
+        for connection in processes.connections:
+            connection.send(("process_soak", "train", (seed, rank)))
+        for other, connection in enumerate(processes.connections):
+            if not connection.poll(PATIENCE):
+                return f"process {other} waits for ever"
+            try:
+                fine, answer = process_group.read(connection)
+            except EOFError:
+                if other != rank:
+                    return f"process {other} ended"
+                continue
+            if not fine or not answer:
+                return f"process {other}: {answer or 'went on as if nothing had happened'}"
+        return ""
+    finally:
+        processes.kill()

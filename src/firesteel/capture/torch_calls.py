@@ -169,13 +169,7 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     begun: tuple[str, ...] = ()
     wrappers = wrappers_in([*fake_args, *fake_kwargs.values()])
     if wrappers or isinstance(target, type) and is_wrapper_class(target):
-        classes = [*dict.fromkeys([*map(type, wrappers), *([target] if isinstance(target, type) else [])])]
-        tx.fake.groups.clear()
-        with watched(tx, classes, wrappers):
-            result = run_assuming(tx, target, name, fake_args, fake_kwargs)
-        begun = tuple(tx.fake.groups)
-        if begun and any(frame.is_in_try for frame in tx.frames):
-            raise GraphBreak(f"{_title(target)}: a collective {_IN_TRY}")
+        result, begun = _run_on_wrappers(tx, target, name, fake_args, fake_kwargs, wrappers)
     elif any(is_jagged(arg) for arg in fake_args):
         tensors = [tensor for arg in args if isinstance(tensor := arg.realize(), JaggedTensorValue)]
         if name == "scaled_dot_product_attention":
@@ -207,9 +201,7 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     node = tx.graph.call(target, node_args, node_kwargs, tx.user_frames())
     tx.effects.version += 1
     node.meta["example_value"] = result
-    if begun:  # inside of a tensor that is spread over processes
-        node.meta[TALKS] = True
-        tx.graph.groups.update(dict.fromkeys(begun))
+    _note_groups(tx, node, begun)
     value = wrap_result(tx, node, result)
     if tx.fake.data_symbols:
         node.meta["example_sizes"] = _sizes(result)
@@ -217,6 +209,25 @@ def _call(tx: Tracer, target: Any, args: list[Value], kwargs: dict[str, Value]) 
     assert_assumptions(tx, ready=True)
     _lay_out_data(tx, args)
     return value
+
+
+def _run_on_wrappers(tx: Tracer, target: Any, name: str, args: list[Any], kwargs: dict[str, Any],
+                     wrappers: list[Any]) -> tuple[Any, tuple[str, ...]]:
+    """Execute on fake tensors that are made of others: the result, and the groups of processes that were talked to."""
+    classes = [*dict.fromkeys([*map(type, wrappers), *([target] if isinstance(target, type) else [])])]
+    tx.fake.groups.clear()
+    with watched(tx, classes, wrappers):
+        result = run_assuming(tx, target, name, args, kwargs)
+    if tx.fake.groups and any(frame.is_in_try for frame in tx.frames):
+        raise GraphBreak(f"{_title(target)}: a collective {_IN_TRY}")
+    return result, tuple(tx.fake.groups)
+
+
+def _note_groups(tx: Tracer, node: Any, groups: tuple[str, ...]) -> None:
+    """Collectives begin inside of an operation, on tensors that are spread over processes."""
+    if groups:
+        node.meta[TALKS] = True
+        tx.graph.groups.update(dict.fromkeys(groups))
 
 
 def _lay_out_data(tx: Tracer, changed: list[Value]) -> None:
