@@ -119,8 +119,8 @@ def _failure(guard: Guard, values: Values) -> FailedGuard | None:
         if eval(guard.code(variable, constant), scope):
             return None
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-        return FailedGuard(guard.describe(), name, found, frames=guard.frames, now=f"not to be had: {found}")
+        why = f"{type(error).__name__}: {error}"
+        return FailedGuard(guard.describe(), name, why, frames=guard.frames, now=f"not to be had: {why}")
     part = _failing_part(guard, values)
     is_shape = guard.kind in ("tensor", "part") and LAYOUT.search(part.template) is not None
     is_text = guard.kind == "constant" and type(scope.get("v0")) is str
