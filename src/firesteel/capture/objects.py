@@ -468,7 +468,8 @@ def call_dunder(tx: Tracer, obj: Value, name: str, args: list[Value], kwargs: di
         return tx.call(tx.get_attr(obj, original), args, kwargs)
     method = special_method(tx, obj, name)
     if method is None:
-        raise missing_method(tx, obj.cls, name) or GraphBreak(f"{what}: {obj.describe()} has no {name}")
+        key = args[0].realize().python_type() if args else int
+        raise missing_method(tx, obj.cls, name, key) or GraphBreak(f"{what}: {obj.describe()} has no {name}")
     return special_result(tx, obj.cls, name, tx.call(method, args, kwargs))
 
 

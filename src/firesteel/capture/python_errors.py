@@ -37,6 +37,11 @@ ASKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# The same with a key that is no number, of which Python speaks in other words.
+WITH_OTHER_KEYS: dict[str, Callable[[Any], Any]] = {
+    "__setitem__": lambda obj: operator.setitem(obj, "", 0), "__delitem__": lambda obj: operator.delitem(obj, ""),
+}
+
 # Methods that Python has one place for in a class, or asks for first: with the other one, it says something else.
 BESIDE = {"__setitem__": "__delitem__", "__delitem__": "__setitem__", "__exit__": "__enter__"}
 
@@ -49,9 +54,9 @@ def _error_of(ask: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def missing_method(tx: Tracer, cls: type, name: str) -> UserRaise | None:
-    """What Python raises because objects of `cls` do not have the special method `name`."""
-    ask = ASKS.get(name)
+def missing_method(tx: Tracer, cls: type, name: str, key: type = int) -> UserRaise | None:
+    """What Python raises because objects of `cls` do not have the special method `name`, for a key of class `key`."""
+    ask = ASKS.get(name) if hasattr(key, "__index__") else WITH_OTHER_KEYS.get(name, ASKS.get(name))
     if ask is None:
         return None
     stand_in = object() if cls is object else type(name_in_messages(cls), (), {})()

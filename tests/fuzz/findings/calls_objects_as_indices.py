@@ -43,6 +43,7 @@ def fn(x):
                 out.append(refused(lambda: deleted(make(), index)))
     for index in (slice(0, 1), slice(None, None, 2)):
         out.append(refused(lambda: changed([1, 2], index)))
+    out += [refused(lambda: deleted(Plain(), index)) for index in (0, "a", None, First(), slice(1))]
     out.append(refused(lambda: {}.update(x)))
     return out, x * 2
 
