@@ -246,6 +246,35 @@ class AccuracyError(FiresteelError):
     headline = "Compiled code gives another result than eager PyTorch. The fault is in firesteel, not in your program."
     default_hint = "firesteel minify makes the script small and names the stage and the operator. Please report that."
 
+    def __init__(self, reason: str, hint: str | None = None, frames: Sequence[UserFrame] = (),
+                 backend: str | None = None) -> None:
+        """``backend``: the name of one that is not firesteel's."""
+        if backend is not None and hint is None:
+            hint = "backend=\"eager\" shows whether the graph is right; firesteel minify makes the script small."
+        super().__init__(reason, hint, frames)
+        self.backend = backend
+        self.args = (reason, self.hint, self.frames, backend)
+
+    @property
+    def what(self) -> str:
+        if self.backend is None:
+            return self.headline
+        return (f"Compiled code gives another result than eager PyTorch. It was made by the backend {self.backend!r}, "
+                "which is not firesteel's.")
+
+
+class WrongFakeKernel(AssertionError):
+    """The fake kernel that a program has registered for an operator says another result than the operator has.
+
+    Attributes:
+        operator: its name.
+        place: the fake kernel's function and where it stands.
+    """
+
+    def __init__(self, text: str, operator: str = "", place: str = "") -> None:
+        super().__init__(text)
+        self.operator, self.place = operator, place
+
 
 class UserCodeError(FiresteelError):
     """The program asks for something that firesteel's own functions do not allow, for example wrong arguments."""

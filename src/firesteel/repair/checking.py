@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from .. import config
+from ..backends.registry import lookup_backend
 from ..compiling import compile
 from ..errors import AccuracyError
 from ..events import note
+from ..runtime.compiler import name_of_backend
 from ..torch_compat import pytrees
 from .referee import Difference, first_difference, in_double, tensors_in
 
@@ -73,7 +75,8 @@ class Check:
             difference = compare(here, expected, truth)
         call = CheckedCall(given[0], given[1], given[2], self.options, self.calls > 1)
         if difference is not None:
-            error = AccuracyError(str(difference), None)
+            backend = _foreign_backend(self.options.get("backend", "native"))
+            error = AccuracyError(str(difference), None, backend=backend)
             error.call, error.difference = call, difference  # type: ignore[attr-defined]
             raise error from here.error
         if expected.error is not None:
@@ -97,6 +100,12 @@ def check(function: Callable[..., Any], **options: Any) -> Check:
     tensor([2., 2.])
     """
     return Check(function, options)
+
+
+def _foreign_backend(backend: Any) -> str | None:
+    """The name of a backend that is not firesteel's own; None for those that are."""
+    function = lookup_backend(backend)
+    return None if (getattr(function, "__module__", None) or "").startswith("firesteel.") else name_of_backend(backend)
 
 
 @contextmanager

@@ -92,6 +92,8 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
             hint = "torch.compile is torch's own here: begin the script with import firesteel; firesteel.install()"
         raise NoFailure(f"the script fails by itself: {first.failure.error}: "
                         f"{first.failure.message.partition(chr(10))[0]}", hint)
+    text, first = _checked(session, text, first)
+    assert first.failure is not None
     session.progress(f"it fails: {first.failure}")
     # A run that fails is quick, and one that hangs shows it soon.
     session.impatient = first.failure.kind == "hang"
@@ -115,6 +117,18 @@ def minify_tried(session: Session, text: str, first: Tried, after: str | None, o
     left = min(max(30.0, 4 * session.each), session.end - time.monotonic())
     result.confirmed = confirm(out, final, max(5.0, left))
     return result
+
+
+def _checked(session: Session, text: str, first: Tried) -> tuple[str, Tried]:
+    """Of a program in which a call of compiled code raises: the script that checks that call, which knows the stage."""
+    failure = first.failure
+    if failure is not None and (failure.kind, failure.stage) == ("exception", RUN):
+        for function in first.functions:
+            tried = session.run(function, look=True)
+            if tried.failure is not None and tried.failure.stage not in (PROGRAM, RUN) \
+                    and (tried.failure.kind, tried.failure.error) == (failure.kind, failure.error):
+                return function, tried
+    return text, first
 
 
 def _is_same(session: Session, candidate: str, failure: Failure) -> bool:

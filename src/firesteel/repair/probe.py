@@ -126,9 +126,10 @@ def raised(error: BaseException, stages: Stages) -> Failure:
     frames = list(traceback.walk_tb(first.__traceback__))
     own = [frame for frame, _ in frames if frame.f_code.co_filename.startswith(_PACKAGE)]
     where = _place(own[-1]) if own else ""
+    generated = bool(frames) and not own and is_own_file(frames[-1][0].f_code.co_filename)  # a call of compiled code
     failed = any(known is first for known, _ in stages.failed)
     stage = stages.stage_of(first)
-    if not failed and (not own or where.startswith("repair/")):
+    if not failed and not generated and (not own or where.startswith("repair/")):
         stage = PROGRAM
     if stage == "joint passes" and where.startswith("passes/"):
         stage = f"pass {where.partition(':')[2]}"

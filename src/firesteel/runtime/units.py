@@ -27,10 +27,8 @@ from ..errors import (
     InternalError,
     RecompileError,
     UserFrame,
-    failure_report,
     format_report,
     format_user_stack,
-    how_to_report,
     traceback_text,
     warn,
 )
@@ -46,6 +44,7 @@ from . import stance
 from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
 from .explain_miss import FailedGuard, changed_inputs, first_failure
+from .faults import fault_report
 from .first_calls import FirstCall
 from .first_steps import steps_without_state
 from .outside import noted_unit
@@ -165,7 +164,7 @@ class Rerun:
             script = function_script(self.unit.code, error)
             if config.raise_on_internal_error:
                 raise error
-            self.unit.warn_internal(error, script)
+            warn(fault_report(self.unit, error, script, of_graph=True))
         return result
 
 
@@ -450,7 +449,7 @@ class Unit:
             script = function_script(self.code, error)
             if config.raise_on_internal_error or self.compiler.fullgraph:
                 raise
-            self.warn_internal(error, script)
+            warn(fault_report(self, error, script, of_graph=False))
             self.given_up = f"internal failure: {error}"
             return None
         entry.settings = settings_now()
@@ -602,12 +601,6 @@ class Unit:
         if config.repro and self.start.index == 0:
             backend = self.compiler.backend_name if self.compiler.backend_is_own else self.compiler.backend
             remember_call(self.code, self.globals, args, self.compiler.given, backend)
-
-    def warn_internal(self, error: Exception, script: str | None) -> None:
-        warn(failure_report(
-            f"firesteel failed while compiling {self.name}; this function runs uncompiled.", [self.user_frame], error,
-            how_to_report(script), config.verbose,
-        ))
 
     @passed_over
     def internal_failure(self, error: Exception, args: Sequence[Any]) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from torch._library.custom_ops import OPDEFS
 from torch._library.fake_impl import set_ctx_getter
 from torch._library.simple_registry import singleton
 
@@ -15,6 +17,18 @@ def fake_kernel(op: Any) -> Callable[..., Any] | None:
     entry = singleton.find(op._schema.name)
     kernel: Callable[..., Any] | None = entry.fake_impl.kernel
     return kernel
+
+
+def fake_function(op: Any) -> Any:
+    """The function of the program's that is the fake kernel of an operator, without what torch puts around it."""
+    own = getattr(OPDEFS.get(op._schema.name), "_abstract_fn", None)
+    if own is not None:
+        return own
+    kernel: Any = fake_kernel(op)
+    function = getattr(kernel, "func", kernel)
+    if not inspect.isfunction(function):
+        return function
+    return inspect.getclosurevars(function).nonlocals.get("func", function)
 
 
 def answering_get_ctx(context: Any) -> AbstractContextManager[None]:

@@ -28,11 +28,13 @@ from typing import Any
 import torch
 
 from ...devices import kind_of
+from ...errors import WrongFakeKernel
 from ...functional.graph import Unsupported
 from ...native.objects import NativeUnavailable
 from ...records import dataclass
 from ...shapes import Const, Expr, Symbol, print_python
 from ...torch_compat import OpOverload
+from ...torch_compat.fake_kernels import fake_function, fake_kernel
 from ..ir import Buffer, BufferRef, ExternCall, Kernel
 from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
 from . import bounds, launch_ranges, machine, native_segment
@@ -62,16 +64,30 @@ class _Layouts:
 
     wrong: set[int] = field(default_factory=set)
 
+    targets: dict[int, Any] = field(default_factory=dict)
+    """The operators, by the number of the call."""
+
     def check(self, number: int, t: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype,
               stated: bool = False) -> Any:
         if t.dtype is not dtype or tuple(t.shape) != shape:
             if stated:
                 return t  # an assertion about its size follows
-            raise AssertionError(f"an operator returned {t.dtype} {tuple(t.shape)} instead of {dtype} {shape}")
+            raise _other_result(self.targets[number], f"{t.dtype} {tuple(t.shape)}", f"{dtype} {shape}")
         if any(size != 1 and a != b for size, a, b in zip(shape, t.stride(), strides, strict=True)) and t.numel():
             self.wrong.add(number)
             return restride(t, shape, strides)
         return t
+
+
+def _other_result(target: Any, result: str, promised: str) -> AssertionError:
+    """The error about a result that is not as kernels were compiled for it."""
+    if not isinstance(target, OpOverload) or fake_kernel(target) is None:
+        return AssertionError(f"{target} returned {result} instead of {promised}")
+    kernel = fake_function(target)
+    code = getattr(kernel, "__code__", None)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return WrongFakeKernel(f"{target} returned {result}, and its fake kernel says {promised}", str(target),
+                           f"the fake kernel {getattr(kernel, '__qualname__', kernel)}{where}")
 
 
 class SymbolPlaces(dict[Symbol, tuple[str, str, int] | str]):
@@ -522,13 +538,13 @@ class _HostPrinter(PlanEmitter[str]):
         self.bind_symbols(outputs)
         if not step.out:
             for name in outputs:
-                self.check_layout(name)
+                self.check_layout(name, step.target)
         dead = [self.view_name(ref) for ref in views]
         if dead:
             self.lines.append(f"del {', '.join(dead)}")
             self.alive.difference_update(dead)
 
-    def check_layout(self, name: str) -> None:
+    def check_layout(self, name: str, target: Any) -> None:
         """Make sure that a result of ATen has the strides that kernels were compiled for."""
         buffer = self.plan.buffers.get(name)
         number = self.calls
@@ -549,6 +565,7 @@ class _HostPrinter(PlanEmitter[str]):
             return
         if stated:
             copy += f" if {variable}.shape == {self.numbers(buffer.shape)} else {variable}"
+        self.layouts.targets[number] = target
         self.lines.append(_Check(number, f"{variable} = check_layout({number}, {variable}, {layout}, {buffer.dtype}"
                                          f"{', True' if stated else ''})", copy))
 
