@@ -179,7 +179,7 @@ def _read_environment(text: str) -> None:
     if unknown:  # one line: an error here would be a traceback through the imports of the program
         from firesteel.errors import warn
 
-        warn(f"environment variable FIRESTEEL_LOGS={text!r}: {unknown[0]}")
+        warn(f"environment variable FIRESTEEL_LOGS={text!r}: {'; '.join(unknown)}")
 
 
 if _setting := os.environ.get("FIRESTEEL_LOGS"):

@@ -300,3 +300,31 @@ def test_scripts_of_functional_graphs_and_kernels(session):
     assert "cumsum" in backward and "tangent" in backward
     kernels = levels.scripts_behind(session, text, "kernels")
     assert len(kernels) >= 2 and all("fs.check(f)(" in kernel for kernel in kernels)
+
+
+LYING = """
+import torch
+import firesteel as fs
+
+@torch.library.custom_op("minify::lie", mutates_args=())
+def lie(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0, keepdim=True)
+
+@lie.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+@fs.compile(tier="wait")
+def f(x):
+    return lie(x.sin()).cos()
+
+f(torch.ones(2, 3))
+"""
+
+
+def test_programs_whose_compiled_code_raises(session):
+    first = session.run(LYING, look=True)
+    assert (first.failure.stage, first.failure.error) == (minify.RUN, "WrongFakeKernel")
+    text, checked = minify._checked(session, LYING, first)
+    assert "register_fake" in text and "fs.check(f)(x)" in text
+    assert (checked.failure.stage, checked.failure.operators) == ("fake tensors", ("minify.lie.default",))

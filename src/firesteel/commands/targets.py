@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import with_article
 from . import InputError
 
 
@@ -97,7 +98,7 @@ def evaluate(text: str, module: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def check_call(function: Any, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Refuse what cannot be called, and arguments that do not fit its parameters."""
     if not callable(function):
-        raise InputError(f"{target} is a {type(function).__name__} and cannot be called")
+        raise InputError(f"{target} is {with_article(type(function).__name__)} and cannot be called")
     called = function.forward if hasattr(function, "forward") and not inspect.isclass(function) else function
     try:
         signature = inspect.signature(called)

@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from .. import config, torch_compat
-from ..errors import AccuracyError, UserCodeError, is_own_file
+from ..errors import OWN_FILE, AccuracyError, UserCodeError, is_own_file
 from ..events import OBSERVERS, Observer, Span
 from .failure import PROGRAM, RUN, Failure
 
@@ -126,7 +126,7 @@ def raised(error: BaseException, stages: Stages) -> Failure:
     frames = list(traceback.walk_tb(first.__traceback__))
     own = [frame for frame, _ in frames if frame.f_code.co_filename.startswith(_PACKAGE)]
     where = _place(own[-1]) if own else ""
-    generated = bool(frames) and not own and is_own_file(frames[-1][0].f_code.co_filename)  # a call of compiled code
+    generated = bool(frames) and frames[-1][0].f_code.co_filename.startswith(OWN_FILE)  # a call of compiled code
     failed = any(known is first for known, _ in stages.failed)
     stage = stages.stage_of(first)
     if not failed and not generated and (not own or where.startswith("repair/")):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ..errors import with_article
 from ..shapes.symnode import hint_of
 from ..torch_compat.module_tables import own_buffers, own_modules, own_parameters
 
@@ -75,7 +76,7 @@ class Values:
             return self._by_name(value)
         if self.own(type(value)):
             return self._object(value, name)
-        raise Unwritable(f"{name} is a {type(value).__qualname__}")
+        raise Unwritable(f"{name} is {with_article(type(value).__qualname__)}")
 
     def _bound(self, value: Any, name: str, source: str) -> str:
         variable = self.known[id(value)] = self.fresh(name)

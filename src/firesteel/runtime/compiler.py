@@ -21,7 +21,7 @@ from ..capture.graph import CapturedGraph
 from ..capture.graph_functions import is_graph_function
 from ..capture.markers import disabled_frame
 from ..capture.skipping import runs_plain
-from ..errors import BackendError, UserCodeError
+from ..errors import BackendError, UserCodeError, with_article
 from ..events import OBSERVERS, note, span
 from ..function_marks import is_disabled
 from ..interruptions import interruptible
@@ -214,7 +214,7 @@ class Compiler:
             hint = None if self.backend_is_own else "config.verbose = True shows the traceback of the backend"
             raise BackendError(self.backend_name, text, hint, (unit.user_frame,)) from error
         if not callable(compiled):
-            text = f"it returned a {type(compiled).__name__} instead of a callable"
+            text = f"it returned {with_article(type(compiled).__name__)} instead of a callable"
             raise BackendError(self.backend_name, text, None, (unit.user_frame,))
         return compiled
 
