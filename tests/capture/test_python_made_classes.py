@@ -336,3 +336,13 @@ def test_a_dataclass_in_a_module_that_is_not_there() -> None:
         return x.tolist(), seen, str(caught.value)
 
     assert call(fs.compile(space["f"], backend="eager")) == call(space["f"])
+
+
+def test_classes_made_by_type_are_of_the_calling_module() -> None:
+    def f(x):
+        made = type("Made", (), {"k": 1})
+        return x + 1, made.__module__, made, type("Named", (), {"__module__": "other"})
+
+    result = fs.compile(f, backend="eager")(x())
+    assert [result[1], result[2].__module__, result[3].__module__] == [__name__, __name__, "other"]
+    assert list(vars(result[2]))[:2] == list(vars(f(x())[2]))[:2]

@@ -186,6 +186,8 @@ def new_class(tx: Tracer, metaclass: Any, name: str, bases: tuple[type, ...], na
     values = {key: value.realize() for key, (_, value) in namespace.fill(tx).items()}
     cell = values.pop("__classcell__", None)
     values.pop("__classdictcell__", None)
+    if "__module__" not in values and "__name__" in tx.frames[-1].globals:  # that of who calls
+        values["__module__"] = tx.frames[-1].load_global("__name__").realize()
     if not all(isinstance(key, str) for key in values) or metaclass.mro is not type.mro:
         raise GraphBreak(f"making class {name}", ADVICE)
     recipe = Recipe(metaclass, name, bases, values, cell if isinstance(cell, CellValue) else None)
