@@ -717,3 +717,21 @@ def test_transforms_of_real_numbers(name, shape, axis, dtype):
         compiled = fs.compile(function)(x)
         assert compiled.dtype == plain.dtype and compiled.strides == plain.strides
         np.testing.assert_allclose(compiled, plain, rtol=1e-5 if dtype is np.float32 else 1e-12, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_what_is_written_over_itself_is_read_first(backend: str) -> None:
+    def shift(a: Any, square: Any) -> Any:
+        a[1:] = a[:-1]
+        square[:] = square.T
+        square[:, :2] = square[:, 1:]
+        return a
+
+    def arrays() -> Any:
+        return np.arange(40.0)[::2], np.arange(36.0).reshape(6, 6)[::2, ::2]
+
+    expected, mine = arrays(), arrays()
+    shift(*expected)
+    fs.compile(shift, backend=backend, fullgraph=True)(*mine)
+    for plain, compiled in zip(expected, mine, strict=True):
+        np.testing.assert_array_equal(compiled, plain)

@@ -392,3 +392,17 @@ def test_hessians_of_several_sizes(name, function):
     for size in (3, 4, 5, 3):
         x = torch.linspace(0.5, 1.5, size).flip(0)
         torch.testing.assert_close(compiled(x), program(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_numbers_that_a_differentiated_function_counts(backend):
+    state = {}
+
+    def loss(w, x):
+        state["calls"] = state.get("calls", 0) + 1
+        return (w * x).sum() * state["calls"]
+
+    compiled = fs.compile(lambda w, x: grad(loss)(w, x), backend=backend)
+    with fs.config.patch(raise_on_internal_error=True):
+        assert [compiled(X, X).tolist() for _ in range(4)] == [(X * calls).tolist() for calls in (1, 2, 3, 4)]
+    assert state == {"calls": 4}

@@ -106,8 +106,16 @@ def _refuse_kept(tx: Tracer, title: str, changes: list[Value], inside: set[torch
     """Raise when something from outside that the function has changed holds a tensor as the function sees it."""
     outside = reached_values([[frame.stack, frame.locals, frame.cells] for frame in tx.frames])
     kept = [value for value in changes if value.source is not None or id(value) in outside]
-    if any(getattr(value, "node", None) in inside for value in reached_values(kept).values()):
+    if any(_is_made_of(value, inside) for value in reached_values(kept).values()):
         raise GraphBreak(f"{title}: a tensor of the function is kept beyond its call", "return it instead")
+
+
+def _is_made_of(value: Any, nodes: set[torch.fx.Node]) -> bool:
+    """Whether a value is one of these nodes, or a number that is computed from one."""
+    node = getattr(value, "node", None)
+    if isinstance(node, tuple):  # a number that no node has been made for yet: what is called, and with what
+        return any(_is_made_of(operand, nodes) for operand in node[1])
+    return node in nodes
 
 
 def _refuse_rules(title: str, graph: torch.fx.GraphModule) -> None:

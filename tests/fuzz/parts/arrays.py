@@ -70,7 +70,8 @@ WRITES = ("{v}[{i}] = {n}", "{v} += {n}", "{v} *= {w}", "{v}[{v} > {n}] = 0", "{
           "np.copyto({v}, {w}, where={v} > 0)", "{v}.fill(k)", "{v}[0, 0] = k", "np.putmask({v}, {v} > 0, {w})",
           "{v}[{v} > 1] *= 2", "np.put_along_axis({v}, np.array([[0]]), 1, {x})",
           "np.flip({v}).reshape(-1)[{i}] = {n}", "{v}[:, ::-1].reshape({v}.shape + (1,))[{i}] = {n}",
-          "np.einsum('ij->ji', {v}[::-1])[{i}] = {n}")
+          "np.einsum('ij->ji', {v}[::-1])[{i}] = {n}", "{v}[1:] = {v}[:-1]", "{v}[:, :-1] = {v}[:, 1:]",
+          "{v}[:] = {v}[::-1]", "{v}[:2, :2] = {v}.T[:2, :2]", "np.copyto({v}[1:], {v}[:-1])")
 SCALARS = ("{s} * 2", "{s} + {n}", "float({s})", "np.sqrt(abs({s}))", "{s} > 1", "-{s}", "{a} * {s}", "int({s})",
            "np.float32({s})", "{s} // 2", "max({n}, 2) * {s}", "{s}.item()", "np.maximum({s}, {n})")
 

@@ -11,6 +11,7 @@ import numpy
 import torch
 
 from ...devices import kind_of
+from ...torch_compat import storage_address
 from ..signals import GraphBreak
 from ..undecidable import SYMBOLIC
 from ..values.arrays import ArrayValue, View
@@ -191,6 +192,8 @@ class Context:
         if array.flipped:
             if traced.ndim:
                 traced = self.flip(traced.expand(array.shape), sorted(array.flipped))
+        if traced.ndim and storage_address(traced.fake) == storage_address(array.tensor.fake):
+            traced = traced.clone()  # all is read before anything is written
         Traced(self.tx, array.tensor).copy_(traced)
         self.written(array)
 
