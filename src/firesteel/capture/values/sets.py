@@ -281,8 +281,8 @@ class SetValue(ContainerValue):
                 return tx.constant(not any((item.key(tx) in self.items) is stop
                                            for item in tx.iterate_lazily(args[0])))
             shared = name == "issubset" and sys.version_info >= (3, 12)
-            found = self.shared_items(tx, args[0]) if shared else self.other_items(tx, args[0])
-            return tx.constant(getattr(set(self.items), name)(set(found.items)))
+            other = self.shared_items(tx, args[0]) if shared else self.other_items(tx, args[0])
+            return tx.constant(getattr(set(self.items), name)(set(other.items)))
         if self.cls is set:
             changed = self.change(tx, name, args)
             if changed is not None:
