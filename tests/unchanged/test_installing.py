@@ -4,6 +4,7 @@ process of its own, in `test_scripts`: here another test may have loaded it."""
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import subprocess
 import sys
@@ -233,3 +234,21 @@ def test_a_class_that_is_decorated_stays_that_class():
         result.sum().backward()
         assert type(module) is Scaled and module.linear.weight.grad is not None
     assert Adds()(torch.zeros(2)).tolist() == [1, 1] and type(Plain()) is Plain
+
+
+def test_programs_that_torch_export_gave_are_saved_and_loaded(tmp_path):
+    module, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    file = io.BytesIO()
+    with fs.installed(export=True):
+        program = torch.export.export(module, (x,))
+        torch.export.save(program, str(tmp_path / "program.pt2"))
+        torch.export.save(program, file, extra_files={"note": "text"})
+        loaded = torch.export.load(tmp_path / "program.pt2")
+        assert type(loaded) is type(program) is fs.export.ExportedProgram
+        assert torch.equal(loaded.module()(x), module(x))
+        file.seek(0)
+        extra = {"note": ""}
+        assert torch.equal(torch.export.load(file, extra_files=extra).module()(x), module(x))
+        assert extra == {"note": "text"}
+    file.seek(0)
+    assert torch.equal(torch.export.load(file).module()(x), module(x))  # torch's own

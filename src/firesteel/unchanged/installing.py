@@ -33,7 +33,8 @@ _BACKENDS = ("list_backends", "lookup_backend", "register_backend")
 
 def install(*, export: bool = False) -> None:
     """Answer ``torch.compile``, ``torch.compiler``, ``torch._dynamo`` and ``Module.compile`` by firesteel from now on,
-    and ``torch.export.export`` if `export` is true; nothing of torch's own compiler is imported for that.
+    and ``export``, ``save`` and ``load`` of ``torch.export`` if `export` is true; nothing of torch's own compiler is
+    imported for that.
 
     ``backend="inductor"`` means firesteel's native backend. What programs hold already, such as ``from torch import
     compile``, is answered as well. `uninstall` undoes it. Does nothing where it is installed.
@@ -54,7 +55,11 @@ def install(*, export: bool = False) -> None:
     if export and EXPORT not in patches.applied():
         from firesteel.export import export as own_export
 
-        patches.set_attribute(EXPORT, sys.modules["torch.export"], "export", own_export)
+        from . import exported
+
+        place: Any = sys.modules["torch.export"]
+        for name, answer in (("export", own_export), ("save", exported.saving(place.save)), ("load", exported.load)):
+            patches.set_attribute(EXPORT, place, name, answer)
 
 
 def uninstall() -> None:
