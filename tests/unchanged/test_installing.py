@@ -252,3 +252,16 @@ def test_programs_that_torch_export_gave_are_saved_and_loaded(tmp_path):
         assert extra == {"note": "text"}
     file.seek(0)
     assert torch.equal(torch.export.load(file).module()(x), module(x))  # torch's own
+
+
+def test_a_group_of_processes_does_not_load_torchs_compiler():
+    text = textwrap.dedent("""
+        import sys, torch, torch.distributed as dist, firesteel as fs
+        fs.install()
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        assert torch.compile(lambda x: x * 2, fullgraph=True)(torch.ones(2)).tolist() == [2, 2]
+        dist.destroy_process_group()
+        print("torch._dynamo.symbolic_convert" in sys.modules)
+    """)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr

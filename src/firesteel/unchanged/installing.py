@@ -143,6 +143,7 @@ def _dynamo_names() -> dict[str, dict[str, Any]]:
         f"{DYNAMO}.exc": errors_of_torch,
         f"{DYNAMO}.external_utils": {"is_compiling": is_compiling, "wrap_numpy": answers.wrap_numpy},
         f"{DYNAMO}.utils": {"is_compile_supported": answers.is_compile_supported},
+        f"{DYNAMO}.trace_rules": {"clear_lru_cache": answers.nothing},  # init_process_group calls it
         f"{DYNAMO}.backends": {},
         f"{DYNAMO}.backends.registry": {**backends, "set_default_backend": answers.set_default_backend,
                                         "get_default_backend": answers.get_default_backend},
