@@ -214,3 +214,10 @@ def test_dims_of_torch_export():
     for sizes in (9, 18), (3, 7):
         with pytest.raises(DeclaredSizesError):
             f(ones(sizes[0]), ones(sizes[1], 1))
+
+
+def test_a_declared_size_that_the_program_fixes_is_no_mark():
+    f = fs.compile(lambda x: x.view(4, 2), dynamic_shapes={"x": {0: fs.export.Dim("batch", max=64)}})
+    with pytest.raises(fs.errors.ConstraintViolationError, match="x is declared dynamic, but the program") as caught:
+        f(torch.ones(8))
+    assert "mark_static" not in str(caught.value) and "dynamic_shapes" in str(caught.value)

@@ -208,10 +208,11 @@ class RecompileError(FiresteelError):
 class ConstraintViolationError(FiresteelError):
     """A size that was declared dynamic is not: the program works for one value, or not for the range declared."""
 
-    headline = "A size that is marked dynamic is not dynamic in this program."
+    headline = "A size that is marked or declared dynamic is not dynamic in this program."
     default_hint = (
         "Take the mark away (fs.mark_static, or fs.maybe_mark_dynamic), or change the line that needs the value."
     )
+    hint_for_declared: ClassVar[str] = "Declare the number itself in dynamic_shapes, or change the line that needs it."
 
 
 class DeclaredSizesError(FiresteelError):

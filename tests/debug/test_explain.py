@@ -141,6 +141,12 @@ def test_errors_of_the_program_pass_through():
         fs.explain(f)(X)
 
 
+def test_what_is_not_one_graph_is_said_without_fullgraph():
+    with pytest.raises(fs.errors.GraphBreakError, match="^This program cannot be captured in one graph") as caught:
+        fs.capture_graph(lambda x: print(x))(X)
+    assert "fullgraph" not in str(caught.value)
+
+
 def test_capture_graph():
     captured = fs.capture_graph(lambda x, y: torch.sin(x) + y)(X, 2)
     graph, guards = captured

@@ -237,11 +237,13 @@ class Capture:
         """Raise when the user wants a size to be dynamic that an operation cannot take as a symbol."""
         names = ", ".join(f"{name}.size({dim})" for name, dim in sorted(needed.sizes))
         log("shapes", "%s: %s cannot work with symbolic sizes; %s constant", self.unit.name, needed.operation, names)
+        how, hint = ("marked", None) if self.declared is None else \
+            ("declared", ConstraintViolationError.hint_for_declared)
         for where in self.tx.symbols.demanded.values():
             if (where.parent.name, where.dim) in needed.sizes:
                 raise ConstraintViolationError(
-                    f"dimension {where.dim} of {where.parent.name} is marked dynamic, but {needed.operation} cannot "
-                    "work with symbolic sizes", None, self.tx.user_frames())
+                    f"dimension {where.dim} of {where.parent.name} is {how} dynamic, but {needed.operation} cannot "
+                    "work with symbolic sizes", hint, self.tx.user_frames())
 
     # Ways out
 
@@ -250,7 +252,7 @@ class Capture:
         tx = self.tx
         note_changed_wrappers(tx)
         check_hooked(tx)
-        check_demands(tx)
+        check_demands(tx, self.declared is not None)
         if DECLARED.get() is None:  # whoever declared the sizes checks them
             self.shape_guards = [*layout_guards(tx), *tx.shape_env.assumptions(), *tx.shape_env.guards]
             if self.known_break is not None and self.known_break.raised is not None:

@@ -271,23 +271,24 @@ def layout_guards(tx: Tracer) -> list[shapes.ShapeGuard]:
     return guards
 
 
-def check_demands(tx: Tracer) -> None:
-    """Raise when the program does not work for all values of a size that the user marked dynamic."""
+def check_demands(tx: Tracer, declared: bool) -> None:
+    """Raise when the program does not work for all values of a size that the user marked or ``declared`` dynamic."""
+    how, hint = ("declared", ConstraintViolationError.hint_for_declared) if declared else ("marked", None)
     if not tx.symbols.demanded or DECLARED.get() is not None:  # the contract lists all that it finds wrong
         return
     for info, constant, guard in tx.shape_env.specialised():
         if info.symbol in tx.symbols.demanded:
             where = tx.symbols.demanded[info.symbol]
             raise ConstraintViolationError(
-                f"dimension {where.dim} of {where.parent.name} is marked dynamic, but the program needs it to be "
+                f"dimension {where.dim} of {where.parent.name} is {how} dynamic, but the program needs it to be "
                 f"{constant}" + (f" ({guard.provenance.op} asked)" if guard.provenance.op else ""),
-                None, guard.provenance.frames)
+                hint, guard.provenance.frames)
     for info, guard in tx.shape_env.narrowed():
         if info.symbol in tx.symbols.demanded:
             where = tx.symbols.demanded[info.symbol]
             raise ConstraintViolationError(
-                f"dimension {where.dim} of {where.parent.name} is marked dynamic between {info.interval.lower} and "
-                f"{info.interval.upper}, but the program needs {guard.expr}", None, guard.provenance.frames)
+                f"dimension {where.dim} of {where.parent.name} is {how} dynamic between {info.interval.lower} and "
+                f"{info.interval.upper}, but the program needs {guard.expr}", hint, guard.provenance.frames)
 
 
 def changes(seen: dict[str, TensorSeen], now: dict[str, torch.Tensor]) -> Learned:

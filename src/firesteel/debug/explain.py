@@ -316,6 +316,13 @@ class GraphAndGuards:
         return (self.graph_module, self.guards)[position]
 
 
+class NotOneGraphError(GraphBreakError):
+    """Raised by `capture_graph`: something cannot be part of the graph."""
+
+    headline = "This program cannot be captured in one graph."
+    default_hint = "Take this step out of the function; fs.explain shows the graphs around it."
+
+
 def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
     """``capture_graph(f)(*args)``: the whole of `f` as one torch-level graph with its guards, or a `GraphBreakError`.
 
@@ -326,9 +333,13 @@ def capture_graph(fn: Any) -> Callable[..., GraphAndGuards]:
     """
     def run(*args: Any, **kwargs: Any) -> GraphAndGuards:
         events = Events()
-        _compile_for(events, fn, "eager", fullgraph=True)(*args, **kwargs)
+        try:
+            _compile_for(events, fn, "eager", fullgraph=True)(*args, **kwargs)
+        except GraphBreakError as error:
+            hint = None if error.hint == GraphBreakError.default_hint else error.hint
+            raise NotOneGraphError(error.reason, hint, error.frames) from error.__cause__
         if len(events.graphs) != 1:
-            raise GraphBreakError(f"the program has {_count(len(events.graphs), 'graph')}",
+            raise NotOneGraphError(f"the program has {_count(len(events.graphs), 'graph')}",
                                   "capture_graph is for functions with tensor operations that return a result")
         guards = [guard for _, entry in events.entries for guard in (*entry.guards, *entry.shape_guards)]
         return GraphAndGuards(events.graphs[0].module, guards)
