@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+import threading
+import warnings
 
 import pytest
 
@@ -63,3 +65,12 @@ def test_a_backend_error_names_the_backend():
     error = BackendError("fast", "it returned None", "Return a callable.")
     assert str(error).startswith("The backend 'fast' cannot be used.")
     assert error.reason == "it returned None"
+
+
+def test_warnings_of_threads_of_firesteels_own_stand_at_no_line_of_others():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        thread = threading.Thread(target=errors.warn, args=("cannot",))
+        thread.start()
+        thread.join()
+    assert [(one.filename, str(one.message)) for one in caught] == [("firesteel", "cannot")]

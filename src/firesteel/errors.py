@@ -16,6 +16,7 @@ import functools
 import linecache
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from types import FrameType
@@ -295,10 +296,14 @@ class FiresteelWarning(UserWarning):
 
 
 def warn(message: str) -> None:
-    """Warn, at the line of the user's program that called firesteel."""
+    """Warn, at the line of the user's program that called firesteel; in a thread of firesteel's own at none."""
     frame = sys._getframe(1)
     while frame.f_back is not None and (is_own_file(frame.f_code.co_filename)
                                         or frame.f_code.co_filename.startswith("<frozen importlib")):
         frame = frame.f_back
+    if frame.f_code is threading.Thread.run.__code__:
+        warnings.warn_explicit(message, FiresteelWarning, "firesteel", 0, __name__,
+                               globals().setdefault("__warningregistry__", {}))
+        return
     warnings.warn_explicit(message, FiresteelWarning, frame.f_code.co_filename, frame.f_lineno,
                            frame.f_globals.get("__name__"), frame.f_globals.setdefault("__warningregistry__", {}))

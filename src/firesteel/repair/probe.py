@@ -18,8 +18,9 @@ import torch
 import torch.fx
 
 from .. import config, torch_compat
-from ..errors import OWN_FILE, AccuracyError, UserCodeError, is_own_file
+from ..errors import AccuracyError, UserCodeError, is_own_file
 from ..events import OBSERVERS, Observer, Span
+from ..own_frames import OWN_FILE
 from .failure import PROGRAM, RUN, Failure
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
