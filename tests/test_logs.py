@@ -127,7 +127,8 @@ def test_a_wrong_environment_variable_is_one_warning_and_the_rest_of_it_counts()
     done = run_with("gards, graphs,nonsense", "print([n for n in logs.ARTIFACTS if logs.enabled(n)])")
     assert done.stdout == "['graphs']\n" and "Traceback" not in done.stderr
     assert "there is no log named 'nonsense'" in done.stderr
-    assert "FIRESTEEL_LOGS='gards, graphs,nonsense': there is no log named 'gards'; did you mean 'guards'?" in done.stderr
+    assert "FIRESTEEL_LOGS='gards, graphs,nonsense': there is no log named 'gards'; did you mean 'guards'?" \
+        in done.stderr
 
 
 def test_all_of_them_and_all_but_some():

@@ -166,7 +166,8 @@ class _JointTracing(Tracing):
         self.remade = [self.remake(value) for value in results]
         for value, output, remade in zip(results, outputs, self.remade, strict=True):
             if remade.history is not History.NONE and torch_compat.made_in_function(remade.creation) and not (
-                    isinstance(output, FreshTensor) and output.view is None and remade.base is None):
+                    isinstance(output, FreshTensor) and output.view is None and remade.base is None
+                    and torch_compat.comes_of_torchs_function(value)):
                 raise Unsupported("a result is a view that a torch.autograd.Function made, which must not be changed")
             if isinstance(output, FreshTensor):
                 self.find_carrier(value, output)

@@ -149,6 +149,7 @@ from .tensors import (
     allocate_cublas_workspace,
     asks_for_plain_sizes,
     clear_cublas_workspaces,
+    comes_of_torchs_function,
     convolution_memory_format,
     copy_all,
     created_as,

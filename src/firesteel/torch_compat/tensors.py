@@ -278,6 +278,12 @@ def is_one_of_several(creation: Any) -> bool:
     return bool(creation == kinds.MULTI_OUTPUT_NODE)
 
 
+def comes_of_torchs_function(t: torch.Tensor) -> bool:
+    """Whether a tensor is a result of a `torch.autograd.Function` that is part of torch."""
+    forward: Any = getattr(type(t.grad_fn), "_forward_cls", None)
+    return forward is not None and forward.__module__.partition(".")[0] == "torch"
+
+
 def made_in_function(creation: Any) -> bool:
     """Whether a view that came about in this way is the result of a `torch.autograd.Function`."""
     kinds = torch._C._autograd.CreationMeta
