@@ -607,7 +607,7 @@ class Unit:
         script = function_script(self.code, error)
         if config.raise_on_internal_error:
             raise InternalError(str(error), None, (self.user_frame,))
-        self.warn_internal(error, script)
+        warn(fault_report(self, error, script, of_graph=False))
         self.given_up = str(error)
         self.functions = ()
         return self.plain(args)
