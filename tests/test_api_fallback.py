@@ -10,6 +10,7 @@ import torch
 import firesteel as fs
 from firesteel.capture import opcodes
 from firesteel.errors import BackendError, FiresteelWarning, InternalError
+from firesteel.runtime.units import MISS, Unit
 from seeds.recording import Recorder
 
 X = torch.arange(4.0)
@@ -59,6 +60,28 @@ def test_internal_failure_falls_back_once(broken_multiplication, tolerant):
     assert __file__ in text and "in f" in text and "a fault inside of the compiler" in text and "report" in text
     result, caught = collect(f, X, items)
     assert torch.equal(result, X * 2) and items == [0, 1] and caught == []
+
+
+def test_an_entry_that_refuses_its_own_arguments_is_an_internal_failure(monkeypatch, tolerant):
+    compiled = Unit.compile
+
+    def refusing(unit, args):
+        entry = compiled(unit, args)
+        entry.function = lambda *args: MISS
+        return entry
+
+    monkeypatch.setattr(Unit, "compile", refusing)
+
+    @fs.compile
+    def f(x):
+        return x * 2
+
+    result, caught = collect(f, X)
+    assert torch.equal(result, X * 2)
+    (warning,) = caught
+    assert "runs uncompiled" in str(warning.message) and "does not accept its own arguments" in str(warning.message)
+    result, caught = collect(f, X)
+    assert torch.equal(result, X * 2) and caught == []
 
 
 def test_internal_failure_after_a_break(broken_multiplication, tolerant):
