@@ -146,7 +146,7 @@ def test_auto():
     assert "Range constraints: {s0: VR[2, int_oo], s2: VR[2, int_oo], s3: VR[2, int_oo], s2*s3: VR[4, int_oo]}" in text
     others = torch.randn(3, 5), torch.randn(7), torch.randn(2, 7), torch.randn(14)
     torch.testing.assert_close(program.module()(*others), model(*others))
-    with pytest.raises(InputMismatchError, match=r"the input z.shape\[0\] must be s2\*s3, but is 15"):
+    with pytest.raises(InputMismatchError, match=r"the input z.shape\[0\] must be s2\*s3, which is 14, but is 15"):
         program.module()(*others[:3], torch.randn(15))
 
 

@@ -20,7 +20,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", ["the command's own", *sys.path])
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # process groups of other tests put in theirs
     return tmp_path
 
 

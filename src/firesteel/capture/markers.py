@@ -309,7 +309,7 @@ def is_disallowed(function: Any) -> bool:
     """Whether `disallow_in_graph`, ours or torch's, was said of a function, which may be one of torch's operations."""
     dynamo = sys.modules.get("torch._dynamo.trace_rules")
     return has_mark(function, DISALLOWED) or \
-        dynamo is not None and id(function) in getattr(dynamo, "_disallowed_callable_ids", ())
+        dynamo is not None and id(function) in vars(dynamo).get("_disallowed_callable_ids", ())
 
 
 def marker_of(function: Any) -> Marker | None:
@@ -321,12 +321,12 @@ def marker_of(function: Any) -> Marker | None:
     if known is not None and known[0] is function:
         return _MARKERS[known[1]]
     dynamo = sys.modules.get("torch._dynamo.trace_rules")
-    if dynamo is not None:
-        if id(function) in getattr(dynamo, "_nonstrict_trace_callable_ids", ()):
+    if dynamo is not None:  # or what stands for it, which would load it for other attributes
+        if id(function) in vars(dynamo).get("_nonstrict_trace_callable_ids", ()):
             return None  # its Python is followed, which takes and gives any objects
-        if id(function) in getattr(dynamo, "_allowed_callable_ids", ()):
+        if id(function) in vars(dynamo).get("_allowed_callable_ids", ()):
             return _MARKERS[ALLOWED]
-        if id(function) in getattr(dynamo, "_disallowed_callable_ids", ()):
+        if id(function) in vars(dynamo).get("_disallowed_callable_ids", ()):
             return _MARKERS[DISALLOWED]
     table = getattr(function, "__dict__", None)
     if not table or not isinstance(table, dict):

@@ -19,10 +19,11 @@ def custom_operator_function(name: str) -> Callable[..., Any] | None:
 
 def forget_operators(names: Collection[str], module: ModuleType | None) -> None:
     """As if operators, as ``space::name``, and libraries of operators of a module had not been made."""
-    libraries = [OPDEFS.pop(name)._lib for name in names if name in OPDEFS]
+    libraries: list[Any] = [getattr(OPDEFS.pop(name), "_lib", None) for name in names if name in OPDEFS]
     values = list(vars(module).values()) if module is not None else []
     libraries += [value for value in values if isinstance(value, torch.library.Library)]
     spaces = {name.partition("::")[0] for name in names}
     libraries += [library for library in torch.library._keep_alive if library.ns in spaces]
     for library in libraries:
-        library._destroy()
+        if library is not None:
+            library._destroy()

@@ -55,6 +55,7 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch.utils._python_dispatch.", "TorchDispatchMode _disable_current_modes"),
     **_all("torch.utils._device.", "DeviceContext"),
     **_all("torch._library.custom_ops.", "CustomOpDef OPDEFS"),
+    **_all("torch.library.", "Library._destroy _keep_alive"),
     **_all("torch._library.fake_impl.", "set_ctx_getter"),
     **_all("torch._library.simple_registry.", "singleton"),
     **_all("torch._decomp.", "_core_aten_decompositions_post_autograd decomposition_table"),

@@ -306,10 +306,10 @@ def test_padding_of_channels_last(mode):
     for x in full_layouts().values():
         assert_same(lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), x)
         assert_same(lambda g: aten._upsample_nearest_exact2d_backward(g, [4, 5], [2, 3, 2, 3]), x)
-    for image in (torch.rand(2, 0, 4, 4, 2)[..., 0], torch.rand(0, 3, 4, 4), torch.rand(2, 3, 4, 4)):
-        assert_same(lambda x: F.pixel_unshuffle(x, 2), image)
+    for plain in (torch.rand(2, 0, 4, 4, 2)[..., 0], torch.rand(0, 3, 4, 4), torch.rand(2, 3, 4, 4)):
+        assert_same(lambda x: F.pixel_unshuffle(x, 2), plain)
     assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(
-        memory_format=torch.channels_last), 2), image)
+        memory_format=torch.channels_last), 2), plain)
     assert_same(lambda x: F.pad(x, (1, 2, 0, 1, 2, 2), mode=mode), video)
     backward = {"reflect": "reflection", "replicate": "replication"}[mode] + "_pad{}d_backward"
     for x, padding in ((image, [1, 2, 0, 1]), (video, [1, 2, 0, 1, 2, 2]), (image, [1, 2, 0, 1, 1, 0])):
