@@ -86,17 +86,17 @@ def __getattr__(name: str) -> Any:
         return globals()[name]
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
-    if name == "compile":
-        from firesteel.tested_versions import plainly_supported
-
-        if plainly_supported():
-            from firesteel.compiling import compile  # imports nothing of the compiler
-
-            globals()[name] = compile
-            return compile
     from firesteel.importing import imports_uncollected
 
     with imports_uncollected():
+        if name == "compile":
+            from firesteel.tested_versions import plainly_supported
+
+            if plainly_supported():
+                from firesteel.compiling import compile  # imports nothing of the compiler
+
+                globals()[name] = compile
+                return compile
         return _load(name, module)
 
 
