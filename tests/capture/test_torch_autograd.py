@@ -5,7 +5,7 @@ import torch
 from tests.torch_differential import check
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from firesteel.backends.checkpoint_regions import Region, outline_regions
+from firesteel.backends.checkpoint_regions import CheckpointedRegion, outline_regions
 
 
 def leaf():
@@ -408,7 +408,7 @@ def test_checkpoint(name):
     (module,) = outcome.graph_modules
     regions = {node.meta.get("recompute") for node in module.graph.nodes if node.op not in ("placeholder", "output")}
     assert 1 in regions  # what belongs to the checkpoint is marked
-    assert any(isinstance(node.target, Region) for node in outline_regions(module).graph.nodes)
+    assert any(isinstance(node.target, CheckpointedRegion) for node in outline_regions(module).graph.nodes)
 
 
 @pytest.mark.filterwarnings("ignore")

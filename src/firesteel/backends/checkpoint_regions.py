@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from firesteel.capture.checkpointing import Checkpoint
 
 
-class Region:
+class CheckpointedRegion:
     """The operation that stands for a region: its graph, run by ``torch.utils.checkpoint.checkpoint``."""
 
     def __init__(self, number: int, graph: torch.fx.GraphModule, settings: Checkpoint) -> None:
@@ -51,7 +51,7 @@ def outline_regions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
         inside = set(nodes)
         inputs = list(dict.fromkeys(used for node in nodes for used in node.all_input_nodes if used not in inside))
         results = [node for node in nodes if any(user not in inside for user in node.users)]
-        region = Region(number, _region_graph(gm, nodes, inputs, results), nodes[0].meta["checkpoint"])
+        region = CheckpointedRegion(number, _region_graph(gm, nodes, inputs, results), nodes[0].meta["checkpoint"])
         call = graph.call_function(region, tuple(copies[node] for node in inputs))
         for position, node in enumerate(results):
             copies[node] = graph.call_function(operator.getitem, (call, position))
@@ -66,4 +66,4 @@ def _region_graph(gm: torch.fx.GraphModule, nodes: list[torch.fx.Node], inputs: 
     for node in nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[node] for node in results))
-    return torch.fx.GraphModule(gm, graph, "Region")
+    return torch.fx.GraphModule(gm, graph, "CheckpointedRegion")

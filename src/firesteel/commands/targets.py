@@ -17,7 +17,7 @@ from . import InputError
 
 
 @dataclass(frozen=True)
-class Target:
+class NamedFunction:
     """A function of the user's, and what it is to be called with."""
 
     text: str
@@ -34,12 +34,12 @@ def add_target(parser: argparse.ArgumentParser) -> None:
                         help="arguments of the call as Python, evaluated in the module with torch imported")
 
 
-def load_target(arguments: argparse.Namespace) -> Target:
+def load_target(arguments: argparse.Namespace) -> NamedFunction:
     """The function that was named and the arguments that were given; `InputError` where they do not fit."""
     module, function = load(arguments.target)
     args, kwargs = evaluate(arguments.args, module)
     check_call(function, arguments.target, args, kwargs)
-    return Target(arguments.target, module, function, args, kwargs)
+    return NamedFunction(arguments.target, module, function, args, kwargs)
 
 
 def load(target: str) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ import torch
 import firesteel as fs
 from firesteel import config, shapes, torch_compat
 from firesteel.capture.guards import Guard
-from firesteel.capture.native_guards.lowering import Lowering
+from firesteel.capture.native_guards.lowering import GuardLowering
 from firesteel.capture.native_guards.upgrade import REFUSAL, Prologue, Upgrade, refusal, split
 from firesteel.capture.source import LocalSource, SizeSource, StrideSource
 from firesteel.native import checker as native_checker
@@ -38,7 +38,7 @@ LARGE = (0, 1, -1, 2, 7, 1 << 31, -(1 << 31), (1 << 32) + 1, 1 << 62, (1 << 63) 
 def checker(condition):
     """The native check of a condition on the ints a, b and c."""
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = GuardLowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(condition))
     return native_checker.checker().function(low.program, [], [])
 
@@ -155,7 +155,7 @@ def test_division_rounds_down_for_all_signs():
 ])
 def test_other_conditions_stay_python_and_leave_nothing_behind(condition):
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = GuardLowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(shapes.eq(A * B, C)))
     before = list(low.program.rows), low.program.registers, dict(low.expressions.known)
     with pytest.raises(OnlyInPython):
@@ -167,7 +167,7 @@ def test_other_conditions_stay_python_and_leave_nothing_behind(condition):
 
 def test_shared_parts_are_computed_once():
     sources = {symbol: LocalSource(symbol.name) for symbol in SYMBOLS}
-    low = Lowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
+    low = GuardLowering(native_checker.checker(), ["a", "b", "c"], (1, 1, 1), sources)
     low.guard(ShapeGuard(shapes.eq(A * B, C)))
     rows = len(low.program.rows)
     low.guard(ShapeGuard(shapes.ge(A * B, 5)))
@@ -236,7 +236,7 @@ TENSORS += [torch.ones(4, 2, 3).transpose(1, 2), torch.ones(2, 3, 4).permute(2, 
 def test_free_sizes_and_strides(free, free_strides):
     first = TENSORS[0]
     guard = tensor_guard(first, free, free_strides)
-    low = Lowering(native_checker.checker(), ["x"], (first,))
+    low = GuardLowering(native_checker.checker(), ["x"], (first,))
     low.guard(STATE)
     low.guard(guard)
     native = native_checker.checker().function(low.program, [], [])
@@ -247,7 +247,7 @@ def test_free_sizes_and_strides(free, free_strides):
 
 def test_sizes_of_unchecked_tensors_are_not_read():
     x = torch.ones(3)
-    low = Lowering(native_checker.checker(), ["x"], (x,), {A: SizeSource(LocalSource("x"), 0)})
+    low = GuardLowering(native_checker.checker(), ["x"], (x,), {A: SizeSource(LocalSource("x"), 0)})
     with pytest.raises(OnlyInPython):
         low.guard(ShapeGuard(shapes.ge(A, 2)))
     assert low.program.rows == []
@@ -409,7 +409,7 @@ def test_a_program_hands_out_numbers_as_ints():
     run = native_checker.checker().function(program, [register, 0], [register])
     assert run(1 << 40) == (((1 << 41) + 1, 1 << 40), (1 << 41) + 1)
     assert run(1 << 62) is None
-    low = Lowering(native_checker.checker(), ["n"], (3,), {N: LocalSource("n")})
+    low = GuardLowering(native_checker.checker(), ["n"], (3,), {N: LocalSource("n")})
     prologue = Prologue(["n"], ["if not (n >= 2): return _fs_miss"], {}, [], "graph", [], [], lambda lines: None)
     assert split(low, prologue).kept == prologue.lines
 

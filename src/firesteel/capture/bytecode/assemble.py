@@ -10,7 +10,7 @@ import dis
 import types
 from collections.abc import Sequence
 
-from .machine import CACHE_ENTRIES, POINTS_BACKWARD, MachineInstruction, Positions, Region
+from .machine import CACHE_ENTRIES, POINTS_BACKWARD, ExceptionRange, MachineInstruction, Positions
 
 _EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 
@@ -118,7 +118,7 @@ def _exception_varint(value: int, first: bool) -> bytes:
 
 def _exception_table(instructions: Sequence[MachineInstruction], starts: list[int]) -> bytes:
     table = bytearray()
-    current: Region | None = None
+    current: ExceptionRange | None = None
     begin = 0
     for at in range(len(instructions) + 1):
         region = instructions[at].region if at < len(instructions) else None

@@ -38,7 +38,7 @@ from .assemble import assemble
 from .frame_state import cells_at, handled_slots, lasti_slots
 from .instructions import LOAD_FAST_UNCHECKED, SLOT_OPCODES, DecodedCode, decode
 from .liveness import own_variables
-from .machine import LASTI_IS_NO_OBJECT, MachineInstruction, Positions, Region
+from .machine import LASTI_IS_NO_OBJECT, ExceptionRange, MachineInstruction, Positions
 
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -111,7 +111,7 @@ class _Builder:
         """Where a frame slot of the original is in the continuation: behind the padding, unless it is a plain local."""
         return slot if slot < len(self.code.co_varnames) else slot + self.padding
 
-    def emit(self, name: str, arg: int = 0, *, target: int | None = None, region: Region | None = None) -> None:
+    def emit(self, name: str, arg: int = 0, *, target: int | None = None, region: ExceptionRange | None = None) -> None:
         """Add to the prologue; `target` and the region's target are positions in the prologue."""
         self.prologue.append(MachineInstruction(name, arg, self.positions, -1, target, region))
 
@@ -172,7 +172,7 @@ class _Builder:
                 self.emit("PUSH_NULL")
             elif slot in lasti:
                 self.emit("LOAD_COMMON_CONSTANT", 0)  # AssertionError
-                self.emit("RAISE_VARARGS", 1, region=Region(len(self.prologue) + 1, slot, push_lasti=True))
+                self.emit("RAISE_VARARGS", 1, region=ExceptionRange(len(self.prologue) + 1, slot, push_lasti=True))
                 self.emit("POP_TOP")
             elif handled.get(slot, slot) != slot:
                 self.emit("COPY", slot - handled[slot])

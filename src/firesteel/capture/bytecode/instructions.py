@@ -152,10 +152,10 @@ from .machine import (
     CALLABLE_FIRST,
     JUMPS_NEVER,
     KEYWORDS_OR_NULL,
+    ExceptionRange,
     MachineCode,
     MachineInstruction,
     Positions,
-    Region,
     read_machine_code,
 )
 
@@ -496,7 +496,8 @@ def _aim(jumps: list[tuple[Instruction, int]], machine: list[MachineInstruction]
         jump.argval = index_of_position[target]
 
 
-def _protect(instructions: list[Instruction], regions: list[Region | None], index_of_position: list[int]) -> None:
+def _protect(instructions: list[Instruction], regions: list[ExceptionRange | None],
+             index_of_position: list[int]) -> None:
     """Give instructions their handlers: one object for all that share it."""
     handlers: dict[tuple[int, int, bool], ExceptionHandler] = {}
     for instruction, region in zip(instructions, regions, strict=True):

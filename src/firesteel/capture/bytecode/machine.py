@@ -67,11 +67,11 @@ class MachineInstruction:
     positions: Positions
     offset: int
     target: int | None = None
-    region: Region | None = None
+    region: ExceptionRange | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Region:
+class ExceptionRange:
     """What the exception table says about an instruction: where an exception goes, and with how much of the stack."""
 
     target: int
@@ -171,7 +171,7 @@ def _attach_regions(
     if not code.co_exceptiontable:
         return
     entries = [
-        (start, end, Region(position_of_offset[target], depth, lasti))
+        (start, end, ExceptionRange(position_of_offset[target], depth, lasti))
         for start, end, target, depth, lasti in read_exception_table(code.co_exceptiontable)
     ]
     # Entries are sorted and do not overlap: the compiler already chose the innermost one for every instruction.

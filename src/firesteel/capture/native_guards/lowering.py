@@ -55,7 +55,7 @@ ELEMENTS: dict[type, str] = {list: "PyList_GetItem", tuple: "PyTuple_GetItem"}
 TABLES = (dict, collections.OrderedDict)
 
 
-class Lowering:
+class GuardLowering:
     """Builds the program of one entry, with the arguments of a call for which all guards hold."""
 
     def __init__(self, checker: Checker, parameters: list[str], args: tuple[Any, ...],
@@ -370,13 +370,13 @@ def _source(sources: Sources, index: int) -> Source:
 
 
 @rule("True")
-def lower_presence(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_presence(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     low.load(_source(sources, 0))
     return True
 
 
 @rule(r"type\(_0\) is (?:_k(\d+)|(\w+))")
-def lower_type(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_type(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     source = _source(sources, 0)
     kind = constants[int(match[1])] if match[1] is not None else TYPES.get(match[2])
     if kind is None:
@@ -387,7 +387,7 @@ def lower_type(low: Lowering, match: Any, sources: Sources, constants: Any, type
 
 
 @rule(r"_0 is (?:_k(\d+)|(None|True|False|Ellipsis|NotImplemented))")
-def lower_identity(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_identity(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     source = _source(sources, 0)
     low.check_is(low.load(source)[0], constants[int(match[1])] if match[1] is not None else SINGLETONS[match[2]])
     low.fixed[source] = None
@@ -395,14 +395,14 @@ def lower_identity(low: Lowering, match: Any, sources: Sources, constants: Any, 
 
 
 @rule("_0 is (not )?_1")
-def lower_same(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_same(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     left, right = low.load(_source(sources, 0))[0], low.load(_source(sources, 1))[0]
     low.program.check(Op.NOT_SAME if match[1] else Op.SAME, left, other=right)
     return True
 
 
 @rule(r"len\(\{(id\(_\d+\)(?:, id\(_\d+\))*)\}\) == (\d+)")
-def lower_distinct(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_distinct(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     numbers = [int(number) for number in re.findall(r"id\(_(\d+)\)", match[1])]
     if len(numbers) != int(match[2]):
         return False
@@ -411,7 +411,7 @@ def lower_distinct(low: Lowering, match: Any, sources: Sources, constants: Any, 
 
 
 @rule(r"_k(\d+)\(_0\) == _k\1\(_1\)")
-def lower_same_memory(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_same_memory(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     if constants[int(match[1])] is not torch_compat.storage_address:
         return False
     left, right = low.tensors_in([_source(sources, 0), _source(sources, 1)])
@@ -420,7 +420,7 @@ def lower_same_memory(low: Lowering, match: Any, sources: Sources, constants: An
 
 
 @rule(r"_k(\d+)\(\(([_\d, ]*)\), \(([_\d, ]*)\), \(([_\d, ]*)\)\)")
-def lower_separate_memory(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_separate_memory(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     if constants[int(match[1])] is not torch_compat.share_no_memory:
         return False
     written, others, allocated = (
@@ -433,7 +433,7 @@ def lower_separate_memory(low: Lowering, match: Any, sources: Sources, constants
 
 
 @rule(r"_0 == (-?\d+|'.*'|\".*\")")
-def lower_plain_constant(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_plain_constant(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     value = _literal(match[1])
     if typed != type(value).__name__:
         return False  # without a check of the type 1 == True == 1.0
@@ -448,7 +448,7 @@ def lower_plain_constant(low: Lowering, match: Any, sources: Sources, constants:
 
 
 @rule(r"_0 == _k(\d+)")
-def lower_float(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_float(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     value = constants[int(match[1])]
     if type(value) is not float or typed != "float" or value == 0 or value != value:
         return False
@@ -457,7 +457,7 @@ def lower_float(low: Lowering, match: Any, sources: Sources, constants: Any, typ
 
 
 @rule(r"repr\(_0\) == '(-?0\.0)'")
-def lower_zero(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_zero(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     if typed != "float":
         return False
     low.program.check(Op.FLOAT, low.load(_source(sources, 0))[0], b=_bits(float(match[1])))
@@ -469,7 +469,7 @@ def _bits(value: float) -> int:
 
 
 @rule(r"len\(_0\) == (\d+)")
-def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_length(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, obj = low.load(_source(sources, 0))
     if type(obj) not in {list, tuple, dict}:
         return False
@@ -478,7 +478,7 @@ def lower_length(low: Lowering, match: Any, sources: Sources, constants: Any, ty
 
 
 @rule(r"len\(_0\) >= (\d+)")
-def lower_least_length(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_least_length(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     source = _source(sources, 0)
     if type(low.load(source)[1]) is not list:
         return False
@@ -487,7 +487,7 @@ def lower_least_length(low: Lowering, match: Any, sources: Sources, constants: A
 
 
 @rule(r"\[\*_0\] == (\[.*\])")
-def lower_keys(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_keys(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
     keys = _literal(match[1])
     if type(table) is not dict or list(table) != keys or not has_string_keys(table):
@@ -498,7 +498,7 @@ def lower_keys(low: Lowering, match: Any, sources: Sources, constants: Any, type
 
 
 @rule(r"('.*'|\".*\") not in _0")
-def lower_missing(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_missing(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
     if type(table) is not dict or not has_string_keys(table):
         return False
@@ -508,7 +508,7 @@ def lower_missing(low: Lowering, match: Any, sources: Sources, constants: Any, t
 
 
 @rule(r"not \((_0\['\w+'\](?: or _0\['\w+'\])*)\)")
-def lower_no_hooks(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_no_hooks(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, table = low.load(_source(sources, 0))
     names = re.findall(r"_0\['(\w+)'\]", match[1])
     if type(table) is not dict or not has_string_keys(table) \
@@ -520,7 +520,7 @@ def lower_no_hooks(low: Lowering, match: Any, sources: Sources, constants: Any, 
 
 
 @rule(r"_0\.__mro__ is _k(\d+)")
-def lower_bases(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_bases(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, cls = low.load(_source(sources, 0))
     if type(sources[0]) is not ConstantSource or not isinstance(cls, type):
         return False
@@ -529,7 +529,7 @@ def lower_bases(low: Lowering, match: Any, sources: Sources, constants: Any, typ
 
 
 @rule(r"_0\.__code__ is _k(\d+)")
-def lower_code(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_code(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     register, function = low.load(_source(sources, 0))
     if type(function) is not types.FunctionType:
         return False
@@ -538,7 +538,7 @@ def lower_code(low: Lowering, match: Any, sources: Sources, constants: Any, type
 
 
 @rule(r"_k(\d+)\(\) (?:is (?:_k(\d+)|(None|True|False))|== (\d+))")
-def lower_global_state(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_global_state(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     query = constants[int(match[1])]
     try:
         address, receiver = builtin_parts(query)
@@ -565,7 +565,7 @@ def lower_global_state(low: Lowering, match: Any, sources: Sources, constants: A
 
 
 @rule(r"_k(\d+)\['(\w+)'\] is _k(\d+)")
-def lower_variable(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_variable(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     table = constants[int(match[1])]
     register = low.program.load(Op.CONSTANT, a=low.program.keep(table))
     low.check_is(low._item(register, table, match[2])[0], constants[int(match[3])])
@@ -573,7 +573,7 @@ def lower_variable(low: Lowering, match: Any, sources: Sources, constants: Any, 
 
 
 @rule(r"_k(\d+)\.value == _k(\d+)\.value or _k\d+\(\)")
-def lower_stamp(low: Lowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
+def lower_stamp(low: GuardLowering, match: Any, sources: Sources, constants: Any, typed: Any) -> bool:
     current, known = (constants[int(match[i])] for i in (1, 2))
     if type(current) is not ctypes.c_uint32 or type(known) is not ctypes.c_uint32:
         return False

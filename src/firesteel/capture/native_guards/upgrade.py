@@ -147,7 +147,7 @@ class Upgrade:
     def _upgrade(self, prologue: Prologue, args: tuple[Any, ...]) -> None:
         from ...native.checker import checker
         from ...native.objects import NativeUnavailable
-        from .lowering import Lowering
+        from .lowering import GuardLowering
 
         if torch_compat.torch_function_stack_length():
             return  # the entry is for calls inside of a mode, where reading a tensor's attributes runs Python
@@ -157,7 +157,7 @@ class Upgrade:
             log("guards", "guards stay in Python: %s", reason)
             return
         for _ in range(2):
-            parts = split(Lowering(program, prologue.parameters, args, prologue.symbol_sources), prologue)
+            parts = split(GuardLowering(program, prologue.parameters, args, prologue.symbol_sources), prologue)
             if not parts.program.rows or len(parts.kept) >= len(prologue.lines):
                 return
             native = program.function(parts.program, parts.inputs, parts.others)
