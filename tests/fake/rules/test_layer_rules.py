@@ -72,6 +72,36 @@ def test_gradients_of_layers():
         assert_same(lambda g, i: aten.embedding_dense_backward(g, i, 10, -1, False), grad, x.long()[..., 0])
 
 
+def test_batch_norm_of_what_lies_in_two_formats():
+    """Of images of one channel or one pixel both memory formats are the same; which one eager takes can be seen."""
+    images, pixels = [
+        [torch.rand(480).as_strided(shape, strides) for strides in layouts]
+        for shape, layouts in (((2, 1, 3, 4), ((12, 1, 4, 1), (12, 12, 4, 1), (24, 1, 4, 1))),
+                               ((2, 3, 1, 1), ((3, 1, 3, 3), (3, 1, 1, 1), (6, 2, 2, 2))))
+    ]  # fmt: skip
+    for alike in (images, pixels):
+        channels = alike[0].shape[1]
+        gaps = torch.ones(2 * channels)[::2], None
+        for grad, x in itertools.product(alike, repeat=2):
+            for weight in (torch.ones(channels), *gaps):
+                assert_same(lambda x, c, w: F.batch_norm(x, c, c * 1, w, w), x, torch.ones(channels), weight)
+            assert_same(
+                lambda g, x, c: aten.native_batch_norm_backward(g, x, c, c, c, c, c, True, 1e-5, [True] * 3),
+                grad, x, torch.ones(channels),
+            )  # fmt: skip
+
+
+def test_binary_cross_entropy():
+    dtypes = torch.float32, torch.float64, torch.int64, torch.complex64
+    weights = [torch.ones(3, 4, 5, dtype=dtype) for dtype in dtypes]
+    for x, weight, reduction in itertools.product(full_layouts().values(), (None, *weights), (0, 1)):
+        assert_same(lambda x, t, w: aten.binary_cross_entropy(x, t, w, reduction), x, torch.rand(2, 3, 4, 5), weight)
+        assert_same(
+            lambda g, x, t, w: aten.binary_cross_entropy_backward(g, x, t, w, reduction),
+            x if reduction == 0 else torch.ones(()), x, torch.rand(2, 3, 4, 5), weight,
+        )  # fmt: skip
+
+
 def test_losses():
     for x in (torch.rand(4, 3), torch.rand(3, 4).t(), torch.rand(3)):
         target = torch.ones(x.shape[:-1], dtype=torch.int64)
@@ -306,6 +336,7 @@ def test_padding_of_channels_last(mode):
     for x in full_layouts().values():
         assert_same(lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), x)
         assert_same(lambda g: aten._upsample_nearest_exact2d_backward(g, [4, 5], [2, 3, 2, 3]), x)
+    assert_same(lambda x: F.pixel_unshuffle(x, 2), torch.rand(0, 3, 5, 4))
     for plain in (torch.rand(2, 0, 4, 4, 2)[..., 0], torch.rand(0, 3, 4, 4), torch.rand(2, 3, 4, 4)):
         assert_same(lambda x: F.pixel_unshuffle(x, 2), plain)
     assert_same(lambda x: F.pixel_shuffle(x[:, :1].expand(-1, 4, -1, -1).contiguous(

@@ -14,7 +14,16 @@ from ..dims import layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import CPU, same_kind, wrap_dim
 from .registry import rule
-from .strides import broadcast_shapes, elementwise_layout, in_format_of, is_contiguous, is_dense
+from .strides import (
+    broadcast_shapes,
+    contiguous,
+    elementwise_layout,
+    in_first_format_of,
+    in_format_of,
+    is_contiguous,
+    is_dense,
+    suggests_channels_last,
+)
 
 _ACTIVATIONS = "tanh sigmoid gelu silu elu hardswish hardsigmoid hardtanh softplus hardshrink softshrink"
 
@@ -124,7 +133,10 @@ def batch_norm(
         return NotImplemented
     if not same_kind(x, grad, weight, running_mean, running_var, save_mean, save_invstd):
         return NotImplemented
-    return _norm_gradients(x, shape_of(x)[1], output_mask)
+    gradient, *parameters = _norm_gradients(x, shape_of(x)[1], output_mask)
+    if gradient is not None and all(suggests_channels_last(*layout_of(t)) for t in (x, grad)) and contiguous(grad):
+        gradient = in_first_format_of(x)  # of both memory formats that both may have, eager takes the contiguous one
+    return gradient, *parameters
 
 
 @rule("aten.embedding_dense_backward.default")

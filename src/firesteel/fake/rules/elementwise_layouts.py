@@ -23,8 +23,7 @@ Restride = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 # What eager makes with ``empty_like``.
 _LIKE_ARGUMENT = frozenset({
     "aten.deg2rad.default", "aten.rad2deg.default", "aten.nan_to_num.default", "aten.fill.Scalar", "aten.fill.Tensor",
-    "aten.hardtanh.default", "aten._prelu_kernel.default", "aten.binary_cross_entropy.default",
-    "aten.binary_cross_entropy_backward.default", "aten.randint_like.default", "aten.randint_like.low_dtype",
+    "aten.hardtanh.default", "aten._prelu_kernel.default", "aten.randint_like.default", "aten.randint_like.low_dtype",
     "aten.frexp.Tensor",
 })  # fmt: skip
 # What eager lays out by rows whatever the argument is.

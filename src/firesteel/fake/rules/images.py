@@ -202,8 +202,10 @@ def pixel_shuffle(x: FakeTensor, factor: int) -> Any:
 @rule("aten.pixel_unshuffle.default")
 def pixel_unshuffle(x: FakeTensor, factor: int) -> Any:
     """Pixels become channels, except that eager copies what has no elements as it is."""
-    if factor <= 0 or x.ndim < 3 or numel_of(x) != 0 or any(size % factor != 0 for size in shape_of(x)[-2:]):
+    if factor <= 0 or x.ndim < 3 or numel_of(x) != 0:
         return NotImplemented
+    if any(size % factor != 0 for size in shape_of(x)[-2:]):
+        raise FakeUnsupported("aten.pixel_unshuffle", "sizes that are no multiples, which meta kernels let pass")
     return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 

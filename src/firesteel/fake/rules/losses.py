@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from ..dims import layout_of, require_equal, shape_of
-from ..tensor import FakeTensor, new_fake
+from ..tensor import FakeTensor, FakeUnsupported, new_fake
 from .operands import same_kind
 from .registry import rule
-from .strides import elementwise_layout
+from .strides import elementwise_layout, preserved_strides
 
 _NONE = 0  # the code of reduction="none"
 
@@ -44,6 +44,34 @@ def mse_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1) -> Any:
         return NotImplemented
     shape, stride = layout if reduction == _NONE else ((), None)
     return new_fake(shape, stride, x.dtype, x.device)
+
+
+@rule("aten.binary_cross_entropy.default")
+def binary_cross_entropy(
+    x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, reduction: int = 1
+) -> Any:
+    """Eager multiplies by weights of any dtype in the memory of the loss, which has the dtype of the argument."""
+    if not x.dtype.is_floating_point or not same_kind(x, target) or not _are_weights(weight, x):
+        return NotImplemented
+    return _like(x) if reduction == _NONE else new_fake((), None, x.dtype, x.device)
+
+
+@rule("aten.binary_cross_entropy_backward.default")
+def binary_cross_entropy_backward(
+    grad: FakeTensor, x: FakeTensor, target: FakeTensor, weight: FakeTensor | None = None, reduction: int = 1
+) -> Any:
+    """The same for the gradient."""
+    return _like(x) if same_kind(x, grad, target) and _are_weights(weight, x) else NotImplemented
+
+
+def _are_weights(weight: FakeTensor | None, x: FakeTensor) -> bool:
+    if weight is not None and weight.dtype.is_complex:
+        raise FakeUnsupported("aten.binary_cross_entropy", "complex weights, which meta kernels let pass")
+    return weight is None or weight.device == x.device
+
+
+def _like(x: FakeTensor) -> FakeTensor:
+    return new_fake(shape_of(x), preserved_strides(*layout_of(x)), x.dtype, x.device)
 
 
 @rule("aten.binary_cross_entropy_with_logits.default")

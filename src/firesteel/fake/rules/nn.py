@@ -16,6 +16,7 @@ from .strides import (
     channels_last_strides,
     contiguous,
     elementwise_layout,
+    in_first_format_of,
     in_format_of,
     is_channels_last,
     preserved_strides,
@@ -132,8 +133,9 @@ def batch_norm(
     if not training and (running_mean is None or running_var is None):
         return NotImplemented
     statistics = (channels,) if training else (0,)
+    packed = all(t is None or contiguous(t) for t in (weight, bias, running_mean, running_var))
     return (
-        in_format_of(x, shape_of(x)),
+        in_first_format_of(x) if packed else in_format_of(x, shape_of(x)),
         new_fake(statistics, None, x.dtype, x.device),
         new_fake(statistics, None, x.dtype, x.device),
     )

@@ -276,3 +276,10 @@ def in_format_of(x: FakeTensor, shape: Shape, dtype: torch.dtype | None = None) 
     """A tensor of another shape in the memory format of an argument, and in its dtype unless one is given."""
     strides = channels_last_strides(shape) if suggests_channels_last(*layout_of(x)) else None
     return new_fake(shape, strides, dtype or x.dtype, x.device)
+
+
+def in_first_format_of(x: FakeTensor) -> FakeTensor:
+    """A tensor like an argument in its memory format, contiguous where it has both of them."""
+    shape, stride = layout_of(x)
+    last = suggests_channels_last(shape, stride) and not contiguous(x)
+    return new_fake(shape, channels_last_strides(shape) if last else None, x.dtype, x.device)
