@@ -422,3 +422,23 @@ def test_autograd_counts_as_many_changes_as_in_eager(backend):
     assert counts(changed) == [4, 0, 2]
     compiled = fs.compile(changed, backend=backend)
     assert counts(compiled) == counts(compiled) == [4, 0, 2]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "native"])
+def test_what_is_written_may_be_what_was_there(backend):
+    def changed(x):
+        inside = x.detach()
+        inside.copy_(x)
+        return x * inside
+
+    def facts(function):
+        leaf = torch.arange(1.0, 4.0).requires_grad_()
+        x = leaf * 1
+        result = function(x)
+        found = [x._version, result]
+        for _ in range(2):
+            found.append(torch.autograd.grad(result, leaf, torch._neg_view(torch.ones(3)), retain_graph=True)[0])
+        return [*found, x._version]
+
+    for one, other in zip(facts(fs.compile(changed, backend=backend)), facts(changed), strict=True):
+        assert one == other if isinstance(one, int) else one.equal(other)

@@ -486,7 +486,9 @@ class Tracing:
             if fake.grad_fn is None and (fake.requires_grad, fake.is_leaf) != (given.requires_grad, given.is_leaf):
                 raise Unsupported(f"autograd is told something else of the input {entry.name}")
             tracked = self.recorder.tracked(fake)
-            if tracked.memory.root is tracked and tracked.node is not entry.node:
+            # What is written may be what was there: autograd counts that too.
+            changed = tracked.node is not entry.node or not fake.is_inference() and torch_compat.version_of(fake)
+            if tracked.memory.root is tracked and changed:
                 if given.is_inference() and not torch.is_inference_mode_enabled():
                     raise Unsupported("an inference tensor is changed outside of inference mode")
                 self.check_mutation(index, fake)
