@@ -139,6 +139,15 @@ def test_scatters(name, blocks, monkeypatch):
     assert name == "index_copy" or any("tl.atomic_" in kernel.source for kernel in made)
 
 
+def test_rows_that_are_gathered_and_added_lie_side_by_side(monkeypatch):
+    def program(x, i, j, w):
+        return torch.zeros_like(x).index_add(0, j, x[i] * w)
+
+    i, j = torch.randint(5, (2, 40))
+    made = check(program, torch.randn(5, 8), i, j, torch.randn(40, 1), monkeypatch=monkeypatch)
+    assert "i1 = x % 8" in made[-1].source
+
+
 @pytest.mark.parametrize("name", ["scatter_add", "amax_with_nan", "index_add", "index_copy", "embedding"])
 def test_scatters_of_sizes_that_change(name, monkeypatch):
     program, *args = SCATTERS[name]

@@ -427,10 +427,12 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
     everything = frozenset(axis for piece in pieces for axis in piece.kept + piece.reduced)
     own = {piece.buffer for piece in pieces}
     for piece in pieces:
-        accesses = [(expr, 1.0) for expr in _loaded(piece, own)]
+        read = dict.fromkeys([_reach(node.data, node.args, everything) for value in piece.values()
+                              for node in loads(value) if node.data.buffer not in own])
+        accesses = [(access, 1.0) for access in read]
         if piece.external:
-            accesses.append((piece.place.index, 1.5))
-        for expr, weight in accesses:
+            accesses.append((_reach(piece.place, piece.args, everything), 1.5))
+        for (expr, along), weight in accesses:
             table = linear(expr, everything)
             steps = {axis: abs(int(stride)) for axis, stride in table.strides.items()
                      if isinstance(stride, Const) and axis not in table.rest.free_symbols}
@@ -438,7 +440,7 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
             if not 1 <= nearest <= NEAR:
                 continue
             points = 1.0
-            for other in expr.free_symbols & everything:
+            for other in along:
                 points *= max(1, estimate(pool.sizes[other]))
             for axis, step in steps.items():
                 if step == nearest:
@@ -447,6 +449,14 @@ def contiguous_axis(pieces: Sequence[Piece], pool: AxisPool) -> Symbol | None:
         last = [piece.kept[-1] for piece in pieces if piece.kept]
         return last[-1] if last else None
     return max(votes, key=lambda axis: votes[axis])
+
+
+def _reach(place: Place, args: Sequence[Value], axes: frozenset[Symbol]) -> tuple[Expr, frozenset[Symbol]]:
+    """An index, and the axes along which it reaches other elements, also by what was computed for it."""
+    used = place.index.free_symbols
+    for value in args[: len(place.indirect)]:
+        used = used.union(*[expr.free_symbols for expr in expressions(value)])
+    return place.index, used & axes
 
 
 def contiguous_reduction(pieces: Sequence[Piece], near: Symbol, pool: AxisPool) -> Symbol | None:
