@@ -144,7 +144,22 @@ def group_norm_silu(x, w, b):
     return F.silu(F.group_norm(x, 32, w, b))
 
 
+def message_passing(x, sources, targets, weights):
+    return torch.zeros_like(x).index_add(0, targets, x[sources] * weights)
+
+
+def index_put(x, index, values):
+    return x.index_put((index,), values, accumulate=True)
+
+
 BF16 = torch.bfloat16
+EDGES, POINTS = 2_000_000, 100_000
+
+
+def points(*shape: int) -> torch.Tensor:
+    return torch.randint(0, POINTS, shape, device="cuda")
+
+
 KERNELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "tiny": (tiny, lambda: (rand(64),)),
     "sin_cos 64Mi": (sin_cos, lambda: (rand(1 << 26), rand(1 << 26))),
@@ -175,6 +190,24 @@ KERNELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]]] = {
     "dequantise 8192×8192": (
         dequantise, lambda: (torch.randint(-128, 127, (8192, 8192), device="cuda", dtype=torch.int8), rand(8192, 1))),
     "masked_softmax 16384×2048": (masked_softmax, lambda: (rand(16384, 2048), rand(16384, 2048) > 1.0)),
+    "message_passing 2M×64": (
+        message_passing, lambda: (rand(POINTS, 64), points(EDGES), points(EDGES), rand(EDGES, 1))),
+    "message_passing 2M×64 bf16": (
+        message_passing, lambda: (rand(POINTS, 64, dtype=BF16), points(EDGES), points(EDGES),
+                                  rand(EDGES, 1, dtype=BF16))),
+    "index_add 2M×64": (
+        lambda x, i, s: x.index_add(0, i, s), lambda: (rand(POINTS, 64), points(EDGES), rand(EDGES, 64))),
+    "scatter_add 2M×64": (
+        lambda x, i, s: x.scatter_add(0, i, s), lambda: (rand(POINTS, 64), points(EDGES, 64), rand(EDGES, 64))),
+    "index_put 2M×64": (index_put, lambda: (rand(POINTS, 64), points(EDGES), rand(EDGES, 64))),
+    "index_put 2M×64 bf16": (
+        index_put, lambda: (rand(POINTS, 64, dtype=BF16), points(EDGES), rand(EDGES, 64, dtype=BF16))),
+    "scatter_amax 2M×64": (
+        lambda x, i, s: x.scatter_reduce(0, i, s, "amax"),
+        lambda: (rand(POINTS, 64), points(EDGES, 64), rand(EDGES, 64))),
+    "embedding_gradient 512Ki×128": (
+        lambda g, i: torch.ops.aten.embedding_dense_backward(g, i, POINTS, -1, False),
+        lambda: (rand(1 << 19, 128), points(1 << 19))),
     "group_norm_silu 16×512×64²": (group_norm_silu, lambda: (rand(16, 512, 64, 64), rand(512), rand(512))),
 }  # fmt: skip
 

@@ -100,6 +100,11 @@ MODELS: dict[str, Callable[[], Made]] = {
     "vit_b_16 batch 32 bf16": lambda: torchvision_model("vit_b_16", 32, False, BF16),
     "llama 8 layers 4×512 bf16": llama,
     "unet": unet,
+    "efficientnet_b0 batch 32 fp16": lambda: torchvision_model("efficientnet_b0", 32, False, torch.float16),
+    "convnext_tiny batch 32 bf16": lambda: torchvision_model("convnext_tiny", 32, False, BF16),
+    "mobilenet_v3_large batch 32 fp16": lambda: torchvision_model("mobilenet_v3_large", 32, False, torch.float16),
+    "efficientnet_b0 batch 32 bf16 training": lambda: torchvision_model("efficientnet_b0", 32, True, BF16),
+    "densenet121 batch 16 training": lambda: torchvision_model("densenet121", 16, True),
 }
 
 
@@ -126,7 +131,7 @@ def check(module: nn.Module, run: Any, args: tuple[Any, ...], parameters: list[t
         return [value.detach().clone() for value in step(function, args, parameters)]
 
     ours, eager = results(run), results(module)
-    wide = torch.float32 if any(p.dtype is BF16 for p in module.parameters()) else torch.float64
+    wide = torch.float32 if any(p.dtype in (BF16, torch.float16) for p in module.parameters()) else torch.float64
     exact_module = copy.deepcopy(module).to(wide)
     widened = tuple([arg.to(wide) if arg.is_floating_point() else arg for arg in args])
     exact = [value.detach() for value in
@@ -144,7 +149,7 @@ def import_libraries(names: list[str]) -> None:
         from transformers import BertModel, GPT2LMHeadModel, LlamaForCausalLM
 
         del BertModel, GPT2LMHeadModel, LlamaForCausalLM
-    if any(name.startswith(("resnet", "vit")) for name in names):
+    if any(name.startswith(("resnet", "vit", "efficientnet", "convnext", "mobilenet", "densenet")) for name in names):
         import torchvision
 
         del torchvision

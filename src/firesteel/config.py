@@ -86,7 +86,12 @@ cudagraphs: bool = True
 check_bounds: bool = False
 """Compile kernels for CPUs that look at every address before they use it: an access outside of its buffer raises a
 RuntimeError that names kernel, buffer and element. Several times slower, for looking for errors in firesteel itself. It
-counts for what is compiled while it is set; kernels for GPUs have no such checks."""
+counts for what is compiled while it is set; kernels for GPUs have no such checks, only `check_indices`."""
+
+check_indices: bool = True
+"""Kernels for GPUs look at indices that data decides on, and stop the program where one is out of range, as eager's do,
+with a message that names the line of the program. Without it such an index reads or changes some other element. It
+counts for what is compiled while it is set."""
 
 verify: bool = False
 """Check after every stage of a compilation that what it made is well formed: functional graphs, loop IR, plans. For

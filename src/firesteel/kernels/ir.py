@@ -49,7 +49,9 @@ class Value:
     - ``number``: ``data`` is a float expression of numbers given at run time, the value a float64. In a kernel it is a
       float symbol among `Kernel.numbers`; the host computes what it stands for;
     - ``local``: ``data`` is the name of a local of the kernel;
-    - ``cast`` and ``bitcast``: to ``dtype``.
+    - ``cast`` and ``bitcast``: to ``dtype``;
+    - ``checked``: the first operand, an index. Where the second, a bool, is false, the program stops with the message
+      ``data``. For kernels of GPUs, which cannot raise.
     """
 
     __slots__ = ("op", "dtype", "args", "data", "_hash", "__weakref__")
@@ -186,6 +188,11 @@ def cast(value: Value, dtype: torch.dtype) -> Value:
     if value.op == "const":
         return const(value.data, dtype)
     return Value("cast", dtype, (value,))
+
+
+def checked(index: Value, fine: Value, message: str) -> Value:
+    """An index, in a program that stops with a message where it is not fine."""
+    return Value("checked", index.dtype, (index, fine), message)
 
 
 def op(name: str, *args: Value) -> Value:

@@ -22,6 +22,7 @@ from ..events import somebody_asks
 from ..functional.graph import FunctionalGraph
 from ..logs import enabled, log
 from ..shapes.symnode import SymNode
+from . import titles
 from .cpu.engine import CompiledKernel
 from .device_target import DeviceTarget
 from .ir import Kernel
@@ -49,7 +50,8 @@ def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
         return None
     return disk_cache.digest(
         _sources(), torch.__version__, target.description(), config.check_bounds, str(torch.get_default_dtype()),
-        torch.are_deterministic_algorithms_enabled(), _numbers(functional), "\n".join(lines),
+        torch.are_deterministic_algorithms_enabled(), _numbers(functional), _told_lines(functional, target),
+        "\n".join(lines),
         repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
         described.facts())
 
@@ -58,6 +60,18 @@ def _numbers(functional: FunctionalGraph) -> dict[str, str]:
     """Constants without dimensions, which kernels of a GPU have as numbers in their code."""
     return {name: repr(value.item()) for name, value in functional.constants.items()
             if value.dim() == 0 and kind_of(value).is_host}
+
+
+def _told_lines(functional: FunctionalGraph, target: DeviceTarget) -> Sequence[str]:
+    """The lines of the program that kernels may name when they stop it at an index that is out of range."""
+    if target.kind.raises_for_values or not config.check_indices:
+        return ()
+    return [titles.place(node) for node in functional.graph.nodes if any(map(_is_index, node.all_input_nodes))]
+
+
+def _is_index(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
 def load_plan(key: str, functional: FunctionalGraph, target: DeviceTarget,

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
-from ..errors import is_own_file
+from ..errors import UserFrame, is_own_file
 
 if TYPE_CHECKING:
     from .ir import Kernel
 
 MOST_OPERATORS = 6
 MOST_LINES = 3
+MOST_TEXT = 120
 
 
 def function_name(kernel: Kernel) -> str:
@@ -55,12 +56,28 @@ def _short(target: Any) -> str:
     return parts[1] if len(parts) > 2 else parts[-1]
 
 
+def place(node: torch.fx.Node) -> str:
+    """The line of the program that an operator comes from, with its text, as far as they are known.
+
+        train.py:33: return self.embedding(tokens)
+    """
+    frames = _own_frames(node)
+    if not frames:
+        return ""
+    frame = frames[-1]
+    return f"{os.path.basename(frame.filename)}:{frame.lineno}: {frame.source[:MOST_TEXT]}"
+
+
+def _own_frames(node: torch.fx.Node) -> Sequence[UserFrame]:
+    return [frame for frame in node.meta.get("user_frames", ())
+            if not frame.in_torch and not is_own_file(frame.filename)]
+
+
 def _lines(nodes: Sequence[torch.fx.Node]) -> str:
     """The lines of the program that the operators come from, those of the first file only."""
     places: dict[tuple[str, int], None] = {}
     for node in nodes:
-        own = [frame for frame in node.meta.get("user_frames", ())
-               if not frame.in_torch and not is_own_file(frame.filename)]
+        own = _own_frames(node)
         if own:
             places[(own[-1].filename, own[-1].lineno)] = None
     if not places:

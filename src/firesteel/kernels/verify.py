@@ -92,6 +92,9 @@ class _Scope:
             case "bitcast":
                 sizes = node.dtype.itemsize, node.args[0].dtype.itemsize
                 _require(sizes[0] == sizes[1], "a bitcast of {} bytes to {}", sizes[1], sizes[0])
+            case "checked":
+                _require(len(node.args) == 2 and node.args[1].dtype is torch.bool, "a check of no bool")
+                _require(node.dtype is node.args[0].dtype, "a {} checked as {}", node.args[0].dtype, node.dtype)
             case _:
                 self._check_operation(node)
 

@@ -163,6 +163,15 @@ def philox(seed, *counter):
     return cuda_random._philox(int(seed), list(torch.broadcast_tensors(*[word.long() for word in counter])))
 
 
+class Stopped(BaseException):
+    """The end of a program: on a GPU nothing comes after a failed assertion."""
+
+
+def device_assert(fine, message, mask=None):
+    if not (tensor(fine) | (False if mask is None else ~mask)).all():
+        raise Stopped(message)
+
+
 def language(program, races=None):
     tl = types.SimpleNamespace(
         program_id=lambda axis: torch.tensor(0 if axis else program), arange=torch.arange, load=load, store=store,
@@ -177,7 +186,7 @@ def language(program, races=None):
         div_rn=lambda a, b: torch.div(*typed(a, b)), sqrt_rn=torch.sqrt, sqrt=torch.sqrt, abs=torch.abs, erf=torch.erf,
         floor=torch.floor, ceil=torch.ceil, broadcast_to=lambda x, shape: tensor(x).expand(shape),
         debug_barrier=lambda: races and races.barrier(), constexpr=int, PropagateNan=types.SimpleNamespace(ALL=1),
-        int1=torch.bool,
+        int1=torch.bool, device_assert=device_assert,
         multiple_of=lambda x, number: x, max_contiguous=lambda x, number: x, fma=fused_multiply_add, exp=torch.exp,
         inline_asm_elementwise=lambda text, kinds, args, *more: ASSEMBLY[text.split()[0]](*args),
         float64=torch.float64, float32=torch.float32, float16=torch.float16, bfloat16=torch.bfloat16,

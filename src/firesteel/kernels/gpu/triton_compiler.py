@@ -172,8 +172,10 @@ def _compile(request: Request) -> Binary:
     multiples = [number for number, kind in enumerate(kernel.types) if kind.startswith("*") and request.aligned]
     multiples += kernel.even if request.even else ()
     # Eager rounds every operation and keeps the smallest numbers, so the compiler must not change that.
-    options = {"num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": False,
+    options: dict[str, Any] = {"num_warps": kernel.warps, "num_stages": kernel.stages, "enable_fp_fusion": False,
                "enable_reflect_ftz": False}
+    if "tl.device_assert(" in kernel.source:
+        options |= {"debug": True, "sanitize_overflow": False}  # without the first Triton leaves assertions out
     given: dict[str, Any] = {"source": kernel.source, "name": kernel.name, "types": kernel.types, "arch": request.arch,
                              "multiples": multiples, "options": options}
     others = workers.current()

@@ -534,7 +534,7 @@ class _Printer(LanePrinter):
                 text = f"{self.helper('quotient')}({', '.join(texts[arg] for arg in node.args)})"
             else:
                 text = self._node(node, [texts[arg] for arg in node.args])
-            if node.op in ("load",) or (users.get(node, 0) > 1 and node.args):
+            if node.op in ("load", "checked") or (users.get(node, 0) > 1 and node.args):
                 if not text.isidentifier():
                     name = self.variable()
                     self.line(f"{name} = {text}")
@@ -562,7 +562,17 @@ class _Printer(LanePrinter):
                 return node.data.name if isinstance(node.data, Symbol) else str(node.data)
             case "load":
                 return self._load(node, args)
+            case "checked":
+                self._check(node, args[1])
+                return args[0]
         return operation(node, args, self.helper, node in self.loose)
+
+    def _check(self, node: Value, fine: str) -> None:
+        """Stop the program where an index is not fine."""
+        rows, lanes = self._depends(node.args[1])
+        parts = [self.row_mask if rows else None, self.lane_mask if lanes else None]
+        mask = " & ".join(part for part in parts if part is not None)
+        self.line(f"tl.device_assert({fine}, {ascii(node.data)}{f', mask={mask}' if mask else ''})")
 
     def _load(self, node: Value, args: Sequence[str]) -> str:
         place: Place = node.data

@@ -7,6 +7,11 @@ are not; and the index that kernels use, clamped, so that the check may run befo
     outside = any(r0 < n) or(lt(load(index, r0), -4), ge(load(index, r0), 4))
     check_indices(outside, index, ...)
     out[i0] = load(x, t0)    with t0 = max(min(wrapped(load(index, i0)), 3), 0)
+
+On a GPU the check would make the program wait. There the kernel that uses the index looks at it and stops the program,
+as eager's do, with a message that names the user's line (without `config.check_indices`, indices are clamped only):
+
+    out[i0] = load(x, t0)    with t0 = wrapped(checked(v0, and(ge(v0, -4), lt(v0, 4)))), v0 = load(index, i0)
 """
 
 from __future__ import annotations
@@ -18,9 +23,9 @@ from typing import Any
 
 import torch
 
-from ... import shapes, torch_compat
+from ... import config, shapes, torch_compat
 from ...shapes import Const, Expr
-from .. import ir
+from .. import ir, titles
 from ..ir import Value
 from .context import Lowering
 from .graph import LoweredGraph
@@ -137,6 +142,8 @@ class CheckedIndex:
         self.ignored = ignored
         self.proved = isinstance(size, Const) and ignored is None and self._is_between(0, int(size) - 1)
         """Whether it is known where it is computed that an index is in range and not negative."""
+        self.stops = ""
+        """What a kernel says that stops the program at an index that is out of range; empty for one that does not."""
 
     def _is_between(self, lowest: int, highest: int) -> bool:
         _, indices = self.ctx.axes(self.index.shape)
@@ -160,11 +167,29 @@ class CheckedIndex:
         if self.proved:
             return ctx.indirect(value, self.size)
         size = ctx.index(self.size)
+        if self.stops:
+            value = self._stopping(value)
         if self.negative:
             value = where(compare("lt", value, 0), ir.op("add", value, size), value)
+        if self.stops and self.ignored is None:
+            return ctx.indirect(value, self.size)
         last = ctx.index(self.size - 1)
         inside = ir.op("max", ir.op("min", value, last), ir.const(0, torch.int64))
         return ctx.indirect(inside, self.size)
+
+    def _stopping(self, value: Value) -> Value:
+        """An index that a kernel of a GPU looks at, where it is needed."""
+        ctx = self.ctx
+        wrong = self._outside(value)
+        needed = wrong if ctx.mask is None else both(wrong, ctx.mask)
+        return ir.checked(value, ir.op("not", needed), self.stops)
+
+    def _outside(self, value: Value) -> Value:
+        """Whether an index is out of range."""
+        ctx = self.ctx
+        lowest = -self.size if self.negative else shapes.const(0)
+        wrong = either(ir.op("lt", value, ctx.index(lowest)), ir.op("ge", value, ctx.index(self.size)))
+        return wrong if self.ignored is None else both(wrong, compare("ne", value, self.ignored))
 
     def is_proved(self) -> bool:
         """Whether no index can be out of range."""
@@ -178,9 +203,11 @@ class CheckedIndex:
         return bool(self.ctx.known(expr >= lowest)) and bool(self.ctx.known(expr < self.size))
 
     def check(self, kind: str, dim: int = 0) -> None:
-        """Emit the check of all indices. On a GPU it would make the program wait; there they are clamped only."""
+        """Emit the check of all indices; for a GPU, see to it that kernels look at those that they use."""
         ctx = self.ctx
         if not ctx.kind.raises_for_values:
+            if config.check_indices and not self.is_proved():
+                self.stops = _stopping_message(ctx)
             return
         if self.is_proved() or any(size.is_constant and int(size) == 0 for size in self.index.shape):  # type: ignore[call-overload]
             return
@@ -193,9 +220,7 @@ class CheckedIndex:
         how = Folding(index.shape, tuple(range(index.ndim)), False)
 
         def outside(indices: Indices) -> Value:
-            value = cast(index.at(indices), torch.int64)
-            wrong = either(ir.op("lt", value, ctx.index(lowest)), ir.op("ge", value, ctx.index(self.size)))
-            return wrong if self.ignored is None else both(wrong, compare("ne", value, self.ignored))
+            return self._outside(cast(index.at(indices), torch.int64))
 
         spec = inner_spec(ctx, how, torch.bool, index.device)
         flag = ctx.realize(fold(ctx, "any", how, outside, spec))
@@ -205,6 +230,14 @@ class CheckedIndex:
             (ctx.reference(flag), ctx.reference(index), _number(self.size), _number(lowest), kind, dim, self.ignored),
             {}, (), origins=() if node is None else (node,),
         ))  # fmt: skip
+
+
+def _stopping_message(ctx: Lowering) -> str:
+    """What is said of an index that is out of range: the operator and the user's line."""
+    if ctx.node is None:
+        return "an index is out of range"
+    names, place = ", ".join(titles.operators([ctx.node])), titles.place(ctx.node)
+    return f"an index is out of range: {names}{' at ' if place else ''}{place}"
 
 
 def index_expression(value: Value) -> Expr | None:

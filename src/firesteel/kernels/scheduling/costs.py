@@ -47,6 +47,7 @@ MAX_BUFFERS = 24
 NODE_COSTS = {
     **{name: operation.cost.scheduled for name, operation in OPERATIONS.items()},
     **dict.fromkeys(("const", "index", "local", "number"), 0.0), "cast": 0.25, "bitcast": 0.25, "load": 1.0,
+    "checked": 0.25,
 }
 """The cost of one node of a value."""
 
