@@ -33,7 +33,8 @@ RANDOM = ("r = r + torch.rand(2)", "r = F.dropout(r, 0.5)", "names.append(torch.
           "g.manual_seed(7); r = r * torch.normal(1.0, 2.0, (2,), generator=g)", "c.normal_(generator=g)",
           "h = torch.Generator().manual_seed(3); r = r + torch.rand(2, generator=h)",
           "r = r + torch.multinomial(torch.ones(4), 2, generator=g)",
-          "names.append(torch.rand(2, generator=g).mul_(2))")
+          "names.append(torch.rand(2, generator=g).mul_(2))", "names.append(torch.multinomial(c.abs() + 1, 1))",
+          "r = r + torch.multinomial(torch.ones(3, 2) - bad / 2, 1)[:2, 0]", "r = r + torch.empty(2).exponential_(3)")
 
 CHOSEN = ("r = r * max(a.sum(), c.sum())", "names.append(min([a.amax(), b.sum(), c.amin() * bad]))",
           "names.append(max(k, counted[0]))", "r = r.detach() + max(a[0], a[1])",

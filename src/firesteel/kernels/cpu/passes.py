@@ -9,6 +9,7 @@ from ...passes.complex_parts import complex_parts
 from ...passes.convolution_gradients import convolution_gradients
 from ...passes.convolution_parts import convolution_parts
 from ...passes.embedding_gradients import embedding_gradients
+from ...passes.exponential_numbers import exponential_numbers
 from ...passes.fold_batch_norm import fold_batch_norm
 from ...passes.fuse_activations import fuse_activations
 from ...passes.identities import identities
@@ -26,6 +27,7 @@ from ..products.thin_products import thin_products
 PASSES: tuple[Pass, ...] = (
     identities,
     complex_parts,
+    exponential_numbers,
     written_slices,
     attention,
     fold_batch_norm,
