@@ -105,8 +105,17 @@ def written_by_out(x: torch.Tensor) -> torch.Tensor:
     return x + 1 if two > 0 else x - 1
 
 
+def too_small_for_a_dtype(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.tensor(1e-9).half() else x - 1
+
+
+def too_small_in_rows(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if torch.tensor(1e-9).unsqueeze(0).to(torch.float16) else x - 1
+
+
 @pytest.mark.parametrize("function", [not_a_number, changed_in_place, changed_through_data, changed_through_a_view,
-                                      changed_base, rounds_to_one, of_no_elements, written_by_out],
+                                      changed_base, rounds_to_one, of_no_elements, written_by_out,
+                                      too_small_for_a_dtype, too_small_in_rows],
                          ids=lambda f: f.__name__)
 def test_is_not_taken_for_known(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     compiled = fs.compile(function, backend="eager")

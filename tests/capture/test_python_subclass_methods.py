@@ -135,6 +135,23 @@ def test_extending_sees_the_growing_list() -> None:
     check(f, lambda: (x(),), fullgraph=False)
 
 
+def test_isdisjoint_does_not_ask_a_set_about_itself() -> None:
+    asked: list[str] = []
+
+    class Asked(set):
+        def __iter__(self):
+            asked.append("items")
+            return super().__iter__()
+
+    def function(x):
+        one, other = Asked([1, 2]), Asked([3])
+        return x + 1, [one.isdisjoint(one), Asked().isdisjoint(one), asked[:], one.isdisjoint(other), asked[:]]
+
+    expected = function(torch.ones(2))[1]
+    del asked[:]
+    assert fs.compile(function, backend="eager", fullgraph=True)(torch.ones(2))[1] == expected
+
+
 def test_isdisjoint_stops_early() -> None:
     def f(v):
         rest = iter([1, 2, 3])

@@ -62,7 +62,7 @@ _LOGIC = frozenset({"any", "all", "logical_not", "logical_and", "logical_or", "a
 _COMPUTED = frozenset({
     "tensor", "as_tensor", "scalar_tensor", "full", "zeros", "ones", "add", "sub", "mul", "div", "truediv", "floordiv",
     "floor_divide", "mod", "remainder", "neg", "abs", "maximum", "minimum", "ceil", "floor", "trunc", "round", "to",
-    "long", "int", "float", "double", "bool", "clone", "detach",
+    "long", "int", "float", "double", "half", "bfloat16", "bool", "clone", "detach",
 }) | _COMPARISONS
 _READING = frozenset({"item", "size", "dim", "numel", "abs", "sum", "mean", "max", "min", "__bool__"})
 _PURE = frozenset({*_BOUNDED, *_FILLED, "argmax", "argmin"}) | _SELECTING | _CASTS | _COMPARISONS | _LOGIC | \
@@ -146,7 +146,10 @@ def range_of(node: Node, depth: int = 0) -> Range | None:
             fake.is_floating_point() else None
     if name in _BOUNDED:
         return _BOUNDED[name] if not fake.dtype.is_complex else None
-    return given if name in _SELECTING or name in _CASTS and fake.is_floating_point() else None
+    if given is not None and name in _CASTS and fake.is_floating_point():
+        with torch_compat.without_modes():
+            return _rounded(given, fake.dtype)  # what is small may be 0 there
+    return given if name in _SELECTING else None
 
 
 def _filled(node: Node, name: str) -> Range | None:

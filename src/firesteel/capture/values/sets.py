@@ -275,6 +275,8 @@ class SetValue(ContainerValue):
         if name in ("issubset", "issuperset", "isdisjoint", "__le__", "__ge__", "__lt__", "__gt__", "__eq__", "__ne__"):
             if name.startswith("__") and not _is_set(args[0]):
                 return tx.constant(NotImplemented)
+            if name == "isdisjoint" and getattr(args[0].realize(), "storage", args[0].realize()) is self:
+                return tx.constant(not self.items)  # a class of the program's is not asked for its items
             if name == "isdisjoint" or name == "issuperset" and not issubclass(args[0].python_type(), (set, frozenset)):
                 # the other side is read no further than the answer needs
                 stop = name == "isdisjoint"
