@@ -28,6 +28,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["FIRESTEEL_DISK_CACHE"] = "0"
     # What is tested is compiled in its first call, also in processes that tests start.
     os.environ["FIRESTEEL_COMPILE_AFTER"] = "0"
+    # Processes that tests start, in whatever folder, find what the tests have found.
+    sources = os.path.dirname(os.path.dirname(os.path.abspath(firesteel.__file__)))
+    given = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([sources, *given]))
     # Test workers share the cores; more threads would make them wait for each other.
     torch.set_num_threads(1)
 

@@ -24,8 +24,16 @@ NATIVE = ("gradients_of_a_subclass", "a_wrapper_trained", "autograd_above_dispat
           "a_wrapper_made_inside_of_tensors_that_require_grad")
 
 
+@pytest.fixture
+def group():
+    """Ends the group of processes that a program may make."""
+    yield
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name):
+def test_program(name, group):
     if name.startswith("distributed") and not torch.distributed.is_available():
         pytest.skip("torch is built without torch.distributed")
     program = PROGRAMS[name]

@@ -78,17 +78,32 @@ def test_what_python_has_started_ends_with_it(tmp_path):
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_command_that_is_stopped_leaves_nothing(tmp_path, how):
+def test_python_looks_for_modules_where_this_process_does(tmp_path, monkeypatch):
+    for name in ("here", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "here" / "module_beside.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "here")
+    assert run_python(["-c", "import module_beside"], 60.0, str(tmp_path / "elsewhere")) == (0, "")
+
+
+@pytest.mark.parametrize("how, apart", [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGKILL, False),
+                                        (signal.SIGINT, True)])
+def test_a_command_that_is_stopped_leaves_nothing(tmp_path, how, apart):
+    """``apart``: its children are those of a new process."""
     (tmp_path / "script.py").write_text("import os, time\nopen('child', 'w').write(str(os.getpid()))\n"
                                         "os.rename('child', 'pid')\ntime.sleep(600)\n")
     command = textwrap.dedent("""
-        import signal, sys
+        import os, signal, sys
+        from firesteel.repair import apart
+        if os.environ.get("APART"):
+            apart.forks_lack_nothing = lambda: False
         signal.signal(signal.SIGINT, signal.default_int_handler)
         from firesteel.cli import main
         sys.exit(main(["minify", "script.py"]))
     """)
-    process = subprocess.Popen([sys.executable, "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", command], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "APART": "yes" if apart else ""})
     end = time.monotonic() + 60
     while not (tmp_path / "pid").exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.02)

@@ -11,7 +11,7 @@ import torch
 
 import firesteel as fs
 from firesteel.cli import main
-from firesteel.repair import bisect, children, edits, failure, levels, minify, probe
+from firesteel.repair import apart, bisect, children, edits, failure, levels, minify, probe
 from firesteel.repair import session as session_module
 from firesteel.repair.asked_for import asked_for
 from firesteel.repair.session import Session
@@ -171,6 +171,7 @@ def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
     script = tmp_path / "script.py"
     script.write_text("import time\ntime.sleep(60)\n")
     seconds = []
+    monkeypatch.setattr(apart, "forks_lack_nothing", lambda: True)  # to be here when they are asked for
     real = session_module.in_child
     monkeypatch.setattr(session_module, "in_child", lambda work, limits: seconds.append(limits.seconds) or real(
         work, children.Limits(0.5)))
@@ -183,17 +184,26 @@ def test_the_first_run_has_a_limit_too(tmp_path, monkeypatch):
     assert seconds[0] == 2.0
 
 
-def test_runs_import_nothing_of_firesteel(session):
+def test_runs_import_nothing_of_firesteel(tmp_path):
     """All of it is there before the first run: each would import it again."""
+    with fs.config.patch(verify=False):
+        messages = apart.where_forks_work(messages_of_runs, str(tmp_path), progress=lambda _: None)
+    assert messages == ["[]"] * 4
+
+
+def messages_of_runs(folder, progress):
+    """What programs say that they have imported."""
     faults.load()
+    session = Session(60.0, 20.0, folder, progress, threads=1)
+    messages = []
     for name in ("network", "function", "losses", "python"):
         text = faults.PROGRAMS[name] + '''
 import sys
 raise ValueError([one for one in sys.modules if one.startswith("firesteel.") and one not in KNOWN])
 '''
-        known = f"import sys\nKNOWN = set(sys.modules)\n{text}"
-        with fs.config.patch(verify=False):
-            assert session.failure(known).message == "[]"
+        messages.append(session.failure(f"import sys\nKNOWN = set(sys.modules)\n{text}").message)
+    session.close()
+    return messages
 
 
 def test_a_run_hangs_that_takes_much_longer_than_those_that_end(session):
@@ -293,13 +303,21 @@ def test_bisect_of_a_call(tmp_path, monkeypatch):
         fs.bisect(torch.nn.Linear(2, 2))(object())
 
 
-def test_scripts_of_functional_graphs_and_kernels(session):
-    text = SMALL.replace("torch.randn(4)", "torch.randn(4, requires_grad=True)")
-    forward, backward = reversed(levels.scripts_behind(session, text, "autodiff"))
+def test_scripts_of_functional_graphs_and_kernels(tmp_path):
+    functional, kernels = apart.where_forks_work(scripts_of_levels, str(tmp_path), progress=lambda _: None)
+    forward, backward = functional
     assert "aten.relu" in forward and "aten.cumsum" in forward and "requires_grad" not in forward
     assert "cumsum" in backward and "tangent" in backward
-    kernels = levels.scripts_behind(session, text, "kernels")
     assert len(kernels) >= 2 and all("fs.check(f)(" in kernel for kernel in kernels)
+
+
+def scripts_of_levels(folder, progress):
+    """Scripts of the functional graphs, first to last, and of the kernels of a program that is differentiated."""
+    session = Session(60.0, 20.0, folder, progress, threads=1)
+    text = SMALL.replace("torch.randn(4)", "torch.randn(4, requires_grad=True)")
+    found = [levels.scripts_behind(session, text, after) for after in ("autodiff", "kernels")]
+    session.close()
+    return found[0][::-1], found[1]
 
 
 LYING = """

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 VOCABULARY = 32
@@ -258,13 +259,19 @@ def program(body: Body) -> Body:
     return body
 
 
+def cpu_mesh() -> DeviceMesh:
+    """The processes, each with its CPU; without it, what is sharded moves to GPUs where there are any."""
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
 def shard(model: GPT, **options: Any) -> GPT:
     """Shard each block, and the rest together."""
     from torch.distributed.fsdp import fully_shard
 
+    where = cpu_mesh()
     for block in model.blocks:
-        fully_shard(block, **options)
-    return fully_shard(model, **options)
+        fully_shard(block, mesh=where, **options)
+    return fully_shard(model, mesh=where, **options)
 
 
 # DistributedDataParallel
@@ -465,7 +472,7 @@ def fsdp_group(run: Run) -> Any:
     from torch.distributed.fsdp import fully_shard
 
     model = run.gpt()
-    fully_shard([model.norm, model.head])
+    fully_shard([model.norm, model.head], mesh=cpu_mesh())
     return run.train(run.compile(shard(model)))
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from .. import config
 from ..errors import UserCodeError
 from ..repro_scripts.scripts import WRITTEN, script_of_function, versions
-from .bisect import Bisection, bisect_text, source_of_function
-from .session import Session
+from .bisect import Bisection, bisect_apart, source_of_function
 
 
 @contextmanager
@@ -50,11 +49,8 @@ def bisect(function: Callable[..., Any], *, limit: float = 300.0, out: str = "fi
     nothing differs from eager on the CPU...
     """
     def run(*args: Any, **kwargs: Any) -> Bisection:
-        session = Session(limit, 60.0, os.getcwd(), threads=1, loaded=sys.modules["__main__"])
-        try:
-            return bisect_text(session, script_of_call(function, args, kwargs, options), out, guards)
-        finally:
-            session.close()
+        return bisect_apart(script_of_call(function, args, kwargs, options), out, guards, limit, 60.0, os.getcwd(),
+                            threads=1, loaded=sys.modules["__main__"])
 
     return run
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from .apart import where_forks_work
 from .children import Limits, in_child
 from .failure import Failure
 from .guards import Stale, look_for_stale
@@ -67,9 +68,23 @@ def bisect_script(path: str, target: str, arguments: str, options: str, *, limit
     with open(path, encoding="utf-8") as file:
         text = _without_main(file.read())
     text = f"{text}\nimport torch\nimport firesteel as fs\nfs.check({target}{options})({arguments})\n"
-    session = Session(limit, each, os.path.dirname(os.path.abspath(path)), progress, loaded=loaded)
+    out = out or f"{os.path.splitext(path)[0]}.bisect.py"
+    return bisect_apart(text, out, guards, limit, each, os.path.dirname(os.path.abspath(path)), progress=progress,
+                        loaded=loaded)
+
+
+def bisect_apart(text: str, out: str, guards: bool, limit: float, each: float, folder: str, *,
+                 progress: Progress = lambda _: None, **here: Any) -> Bisection:
+    """`bisect_text` in children of this process, or of a new one where forks of this one lack something. ``here``: more
+    arguments of the session in the first case."""
+    result: Bisection = where_forks_work(_bisect, text, out, guards, limit, each, folder, progress=progress, **here)
+    return result
+
+
+def _bisect(text: str, out: str, guards: bool, *given: Any, **more: Any) -> Bisection:
+    session = Session(*given, **more)
     try:
-        return bisect_text(session, text, out or f"{os.path.splitext(path)[0]}.bisect.py", guards)
+        return bisect_text(session, text, out, guards)
     finally:
         session.close()
 

@@ -72,7 +72,7 @@ def in_child(work: Callable[[Report], Any], limits: Limits, listen: Report | Non
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _end_with_parent(parent)
+            end_with_parent(parent)
             _child(work, read, write, printed.fileno())
         ended, status = Ended(), 0
         try:
@@ -102,7 +102,7 @@ def _waited(pid: int) -> float:
         return 0.0
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have this process end when its parent does, however that ends, where the system can do so (Linux)."""
     prctl = getattr(process_library(), "prctl", None)
     if prctl is not None:
@@ -199,11 +199,13 @@ def _reap(pid: int) -> int:
 
 
 def run_python(arguments: Sequence[str], limit: float, folder: str) -> tuple[int | None, str]:
-    """Run Python with these arguments, and end what it has started with it: the exit status, None where it did not end
-    in time, and what it wrote on stderr."""
+    """Run Python with these arguments in a folder, and end what it has started with it: the exit status, None where it
+    did not end in time, and what it wrote on stderr. Modules are looked for where they would be here."""
+    paths = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     with tempfile.TemporaryFile() as errors:  # a pipe would stay open as long as anything that was started goes on
         process = subprocess.Popen([sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                   stderr=errors, cwd=folder, **own_group())
+                                   stderr=errors, cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                                   **own_group())
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:

@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import UserCodeError
 from ..repro_scripts.scripts import versions
 from . import edits
+from .apart import where_forks_work
 from .asked_for import asking_the_same
 from .children import in_child, run_python
 from .failure import PROGRAM, RUN, Failure
@@ -71,11 +72,19 @@ def minify(path: str, after: str | None = None, *, limit: float = 300.0, each: f
         raise UserCodeError(f"after={after!r}", f"choose one of {', '.join(LEVELS)}")
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    session = Session(limit, each, os.path.dirname(os.path.abspath(path)), progress)
+    out = out or f"{os.path.splitext(path)[0]}.min.py"
+    result: Minified = where_forks_work(_minify, text, after, out, limit, each, os.path.dirname(os.path.abspath(path)),
+                                        progress=progress)
+    return result
+
+
+def _minify(text: str, after: str | None, out: str, limit: float, each: float, folder: str, *,
+            progress: Progress) -> Minified:
+    session = Session(limit, each, folder, progress)
     try:
         progress("running the script")
         first = session.run(text, look=True, limit=min(2 * each, limit / 2))
-        return minify_tried(session, text, first, after, out or f"{os.path.splitext(path)[0]}.min.py")
+        return minify_tried(session, text, first, after, out)
     finally:
         session.close()
 

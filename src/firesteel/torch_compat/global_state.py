@@ -29,6 +29,10 @@ refuse_packing: Callable[[str], None] = torch._C._autograd._saved_tensors_hooks_
 allow_packing: Callable[[], None] = torch._C._autograd._saved_tensors_hooks_enable
 
 
+#: ``lacks_devices()`` says whether this process was forked from one that has asked for GPUs: then it cannot use any.
+lacks_devices: Callable[[], bool] = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)
+
+
 @dataclass(frozen=True, slots=True)
 class AutocastState:
     """What autocast does for one device type."""

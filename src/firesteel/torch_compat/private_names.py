@@ -152,6 +152,7 @@ _NOTHING: dict[str, Releases] = {
     **_all("torch.", """
         _foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul _foreach_addcmul_ _fused_adagrad_ _fused_adam_ _fused_adamw_
         _fused_sgd_"""),
+    **_all("torch.cuda.", "_is_in_bad_fork"),
     # Buckets of gradients, see `data_parallel`
     **_all("torch.", "nn.parallel.DistributedDataParallel._active_ddp_module distributed._DEFAULT_FIRST_BUCKET_BYTES"),
     **_all("torch.distributed._composable_state.", "_module_state_mapping"),
