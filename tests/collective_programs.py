@@ -17,7 +17,9 @@ import torch.nn.functional as F
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 import firesteel as fs
+from firesteel.torch_compat.dynamo_imports import neutralise_dynamo_imports
 
+neutralise_dynamo_imports()  # the first compilation is too late: what runs plain before it may import torch's compiler
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 """Programs of two matrices with eight rows and columns, which differ from process to process."""
 WITHOUT_GRADIENTS: set[str] = set()

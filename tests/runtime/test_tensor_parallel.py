@@ -28,9 +28,13 @@ def test_training_is_that_of_plain_python(outcomes, name):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_there_is_one_graph(outcomes, name):
+    """Old releases of torch run the parts of a pipeline without gradients first, to learn sizes: that is another."""
+    from torch.distributed.pipelining import PipelineStage
+
+    others = int(name.startswith("pipeline") and hasattr(PipelineStage, "_shape_inference"))
     for outcome in outcomes[name]:
-        assert [reason for _, reason in outcome.entries] == [""]
-        assert not outcome.recompiled
+        assert [reason for _, reason in outcome.entries] == [""] * (1 + others)
+        assert len(outcome.recompiled) == others and all("grad" in reason for reason in outcome.recompiled)
 
 
 @pytest.mark.parametrize("name", [name for name in (*WHOLE, *OTHERS) if name != "tp_rows_to_mask"])
