@@ -179,6 +179,23 @@ def test_saved_tensors_come_back_with_other_strides(backend, dynamic):
 
 @BACKENDS
 @pytest.mark.parametrize("dynamic", [False, True])
+def test_parts_that_are_copied_to_be_kept_come_back_as_they_were_kept(backend, dynamic):
+    def program(x, cell):
+        return cell(x[:, 0])
+
+    def gradients(function):
+        torch.manual_seed(0)
+        cell, x = torch.nn.GRUCell(8, 8), leaf(5, 6, 8)
+        if dynamic:
+            fs.mark_dynamic(x, 0)  # kept are copies of columns, with strides of their own
+        torch.utils.checkpoint.checkpoint(function, x, cell, use_reentrant=False).square().mean().backward()
+        return [x.grad, *[parameter.grad for parameter in cell.parameters()]]
+
+    torch.testing.assert_close(gradients(fs.compile(program, backend=backend)), gradients(program))
+
+
+@BACKENDS
+@pytest.mark.parametrize("dynamic", [False, True])
 def test_data_that_has_become_smaller_before_backward(backend, dynamic):
     def program(x, p):
         return (x * p).sin()

@@ -427,7 +427,7 @@ def _forward(joint: JointGraph, kept: list[Kept],
                 else:
                     copy = graph.call_function(_ATEN._to_copy.default, (node,), {"dtype": item.narrow})
             copy.meta.update(node.meta)
-            copy.meta["val"] = _kept_value(item)
+            copy.meta["val"] = kept_value(item)
             node = copy
         else:
             memory = owners.get(base_of(item.node), memory)  # a change of the result is to be noticed
@@ -493,7 +493,7 @@ class _Backward:
         for symbol in self.numbers:
             self.add_input(str(symbol), joint.symbols[symbol])
         for item in self.kept:
-            placeholder = self.add_input(f"kept_{item.node.name}", item.node, _kept_value(item))
+            placeholder = self.add_input(f"kept_{item.node.name}", item.node, kept_value(item))
             if item.narrow is not None:
                 self.narrowed[item.node] = placeholder
                 del self.new[item.node]
@@ -608,7 +608,7 @@ class _Computed(ExpressionNodes):
         return node
 
 
-def _kept_value(item: Kept) -> FakeTensor:
+def kept_value(item: Kept) -> FakeTensor:
     """The fake of what is kept."""
     value: FakeTensor = item.node.meta["val"]
     if not item.copied and item.narrow is None:

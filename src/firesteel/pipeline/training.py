@@ -27,7 +27,7 @@ from .. import torch_compat
 from ..autodiff.independent import Part, parts_of, tangents_behind
 from ..autodiff.joint import trace_training
 from ..autodiff.joint_graph import Expected, JointGraph, Tangent
-from ..autodiff.partition import Partition, changed_and_kept, part_again, partition
+from ..autodiff.partition import Partition, changed_and_kept, kept_value, part_again, partition
 from ..autodiff.passed_gradients import is_by_rows, is_transposed_for_arithmetic
 from ..events import span
 from ..functional.graph import Unsupported
@@ -166,8 +166,8 @@ class TrainingUnit:
 
     @functools.cached_property
     def kept_layouts(self) -> list[TangentLayout]:
-        """The strides of what is saved."""
-        return [TangentLayout.of(item.node.meta["val"]) for item in self.parted.kept]
+        """The strides of what is saved, which copies of views have of their own."""
+        return [TangentLayout.of(kept_value(item)) for item in self.parted.kept]
 
     @functools.cached_property
     def elsewhere(self) -> set[int]:
