@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,17 @@ from firesteel.fake.tensor import new_fake
 GPU = torch.device("cuda", 0)
 
 
-def on_gpu(graph: Any) -> Any:
-    """A functional or joint graph, which is changed, with every fake tensor on a GPU."""
+def on_gpu(graph: Any, on_host: Collection[str] = ()) -> Any:
+    """A functional or joint graph, which is changed, with every fake tensor on a GPU.
+
+    Inputs with the names ``on_host`` stay on the CPU, and so does what is computed from nothing but them.
+    """
+    host: set[Any] = set()
     for node in graph.graph.nodes:
-        if "val" in node.meta:
+        sources = node.all_input_nodes
+        if node.name in on_host or sources and host.issuperset(sources) and "device" not in node.kwargs:
+            host.add(node)
+        elif "val" in node.meta:
             node.meta["val"] = _moved(node.meta["val"])
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": GPU}

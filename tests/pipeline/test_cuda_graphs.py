@@ -445,11 +445,12 @@ def test_what_cannot_be_recorded_or_does_not_pay_says_why(capsys):
         assert made([torch.ones(2, device="meta")], []) is affine
         assert made([torch.ones(2)], [value("meta")]) is affine
         assert made([torch.ones(2)], [], SimpleNamespace(steps=calls.steps[:2])) is affine
-        nonzero = SimpleNamespace(op="call_function", target=torch.ops.aten.nonzero.default, meta={})
+        nonzero = SimpleNamespace(op="call_function", target=torch.ops.aten.nonzero.default, args=(), meta={})
         assert made([torch.ones(2)], [], nodes=[nonzero]) is affine
-        branches = SimpleNamespace(op="call_function", target=SimpleNamespace(with_bodies=None), name="cond", meta={})
+        branches = SimpleNamespace(op="call_function", target=SimpleNamespace(with_bodies=None), name="cond", args=(),
+                                   meta={})
         assert made([torch.ones(2)], [], nodes=[branches]) is affine
-        away = SimpleNamespace(op="call_function", target=torch.ops.aten.relu.default, name="relu",
+        away = SimpleNamespace(op="call_function", target=torch.ops.aten.relu.default, name="relu", args=(),
                                meta={"val": torch.ones(2, device="meta")})
         assert made([torch.ones(2)], [], nodes=[away]) is affine
     finally:

@@ -37,8 +37,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _OWN_OPERATORS = ("aten.", "prims.", "prim.", "mkldnn.", "mkl.")
 
 
-def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
-    """The key of a graph's plan; None where plans are not kept.
+def plan_key(functional: FunctionalGraph, target: DeviceTarget, recorded: bool = False) -> str | None:
+    """The key of a graph's plan; None where plans are not kept. ``recorded``: whether its launches will be recorded.
 
     People who want to see what happens in a compilation see it whether or not it has happened before.
     """
@@ -50,7 +50,7 @@ def plan_key(functional: FunctionalGraph, target: DeviceTarget) -> str | None:
         return None
     return disk_cache.digest(
         _sources(), torch.__version__, target.description(), config.check_bounds, str(torch.get_default_dtype()),
-        torch.are_deterministic_algorithms_enabled(), _numbers(functional), _told_lines(functional, target),
+        torch.are_deterministic_algorithms_enabled(), recorded, _numbers(functional), _told_lines(functional, target),
         "\n".join(lines),
         repr([entry.name for entry in functional.inputs]), repr(functional.outputs), repr(functional.mutated),
         described.facts())

@@ -152,11 +152,12 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
     folder.write("functional.txt", functional)
     logs.detail("graphs", "%s\n%s", folder.name, functional)
     compile_bodies(functional, options)
+    recorded = options.cuda_graphs and not takes_list and not target.kind.is_host
     with ExitStack() as claimed:
         key = stored = None
         if tuner is None and not folder:
             with clock.stage("recall"):
-                key = plan_key(functional, target)
+                key = plan_key(functional, target, recorded)
                 # It may wait until another process has made the plan, or keep others waiting until the end of this.
                 stored = claimed.enter_context(recalled_plan(key, functional, target))
         if stored is not None:
@@ -164,7 +165,7 @@ def _compile(functional: FunctionalGraph, options: Options, frozen: frozenset[to
             return _executable(passed, None, plan, kernels, compiled, options, clock, takes_list, results_as_planned,
                                folder.name, target)
         target.expect(len(functional.graph.nodes))
-        lowered, plan, kernels, generated, refused = _kernels(functional, target, tuner, clock, folder)
+        lowered, plan, kernels, generated, refused = _kernels(functional, target, tuner, clock, folder, recorded)
         executable = _executable(passed, lowered, plan, kernels, generated.kernels, options, clock, takes_list,
                                  results_as_planned, folder.name, target)
         if key is not None and not refused:
@@ -192,7 +193,7 @@ def _tell(executable: Executable, kernels: Sequence[Kernel], generated: Generate
 
 
 def _kernels(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | None, clock: _Clock,
-             folder: DebugFolder) -> tuple[LoweredGraph, KernelPlan, list[Kernel], Generated, bool]:
+             folder: DebugFolder, recorded: bool) -> tuple[LoweredGraph, KernelPlan, list[Kernel], Generated, bool]:
     """A graph as a plan and kernels. What a kernel cannot do is done by several, and what these cannot do by calls of
     ATen. At the end, whether it was the device that refused some, which next time may have room for them."""
     from ..functional import Unsupported
@@ -210,7 +211,7 @@ def _kernels(functional: FunctionalGraph, target: DeviceTarget, tuner: Tuner | N
     refused_by_device = False
     while True:
         with clock.stage("lower"):
-            lowered = lower(functional.module, device=target.device, without=without, apart=apart)
+            lowered = lower(functional.module, device=target.device, without=without, apart=apart, recorded=recorded)
         verify(lowered, "lowering")
         if folder:
             folder.write("lowered.txt", lowered)
@@ -257,7 +258,11 @@ def _executable(passed: PassedGraph, lowered: LoweredGraph | None, plan: KernelP
     if options.cuda_graphs and not target.kind.is_host:
         from .cuda_graphs import graphed
 
-        run = graphed(run, passed.functional, target.device, name, takes_list, plan)
+        def part_of(part: KernelPlan) -> Callable[..., tuple[Any, ...]]:
+            host = host_function(part, addresses, options.native_host, (kernels, compiled), results_as_planned=True)
+            return target.around(host.run)
+
+        run = graphed(run, passed.functional, target.device, name, takes_list, plan, part_of)
     if passed.kept is not None:
         run = passed.kept.around(run)
     return Executable(run, passed.functional, lowered, plan, host, compiled, clock.seconds, passed.runs)

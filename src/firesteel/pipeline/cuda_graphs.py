@@ -20,20 +20,25 @@ stacks of their own gets those, once and for good: see `GraphedFunction._part`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.fx
 
 from .. import config, torch_compat
 from ..devices import kind_of
 from ..functional.graph import FreshTensor, FunctionalGraph, InputAlias, SameAs, ViewLayout
 from ..kernels.ir import ExternCall
-from ..kernels.plan import KernelPlan, Launch
+from ..kernels.plan import KernelPlan
 from ..locks import new_rlock
 from ..logs import log
-from .recording import SMALL, Recording, ResultOwnership, Stack, has_own_memory, owner_of, record, room_for
+from .parted_graph import REPLAY, LeftOutFailed, PartedFunction, Run
+from .recordable_parts import launch_cost, waits
+from .recording import SMALL, Recording, ResultOwnership, Stack, copy_in, has_own_memory, owner_of, record, room_for
+from .trials import Trial
 
 RECORDINGS = 4
 """Recordings of one function for the same sizes, all of which can be in use at once."""
@@ -46,25 +51,40 @@ SIZES = 16
 PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "linear", "matmul",
             "_scaled_mm", "_int_mm"}
 """Operators of ATen that call cuBLAS."""
-KERNEL, CALL, REPLAY, COPY, BYTES = 2.0, 7.0, 14.0, 4.0, 1.5e6
-"""What things cost in microseconds: a kernel's launch, a call of ATen, a replay, a copy; bytes copied in one."""
+COPY, BYTES = 4.0, 1.5e6
+"""What things cost in microseconds: a copy; bytes copied in one."""
 
 _lock = new_rlock()
 
 
 def graphed(run: Callable[..., Any], functional: FunctionalGraph, device: torch.device, name: str, takes_list: bool,
-            plan: KernelPlan) -> Callable[..., Any]:
-    """A compiled function whose launches are recorded; the function itself where that cannot be or does not pay."""
-    saved = sum(KERNEL if isinstance(step, Launch) else CALL if isinstance(step, ExternCall) else 0.0
-                for step in plan.steps)
-    reason = _obstacle(functional, device)
+            plan: KernelPlan, part_of: Callable[[KernelPlan], Run] | None = None) -> Callable[..., Any]:
+    """A compiled function whose launches are recorded; the function itself where that cannot be or does not pay.
+
+    ``part_of`` makes functions of parts of the plan, for functions that can be recorded in parts only. Backward, which
+    takes a list, is recorded as a whole or not at all.
+    """
+    saved = launch_cost(plan.steps)
+    reason = _obstacle(functional)
     if reason is None and saved <= REPLAY:
         reason = "it launches so little that a replay would take longer"
-    if reason is None:
-        products = any(isinstance(step, ExternCall) and _is_product(step) for step in plan.steps)
-        return GraphedFunction(run, functional, device, name, takes_list, saved, products)
-    log("fallbacks", "%s is not recorded as a CUDA graph: %s", name, reason)
-    return run
+    parts = None if part_of is None or takes_list else functools.partial(PartedFunction, plan, device, part_of, name)
+    in_parts = None if reason is not None else _obstacle_to_whole(functional, device)
+    parted: PartedFunction | None = None
+    if in_parts is not None and parts is not None:
+        parted = parts()
+        saved = parted.saved()
+    if in_parts is not None and saved <= 0 or in_parts is not None and parted is None:
+        reason = in_parts
+    if reason is not None:
+        log("fallbacks", "%s is not recorded as a CUDA graph: %s", name, reason)
+        return run
+    if parted is not None:
+        parted.say()
+    products = any(isinstance(step, ExternCall) and _is_product(step) for step in plan.steps)
+    function = GraphedFunction(run, functional, device, name, takes_list, saved, products)
+    function.parted, function.parts = parted, parts
+    return function
 
 
 @dataclass
@@ -79,6 +99,9 @@ class _Sizes:
     """Inputs that are copied because they do not stay in one place."""
     attempts: int = 0
     off: bool = False
+    tried: bool = False
+    trial: Trial | None = None
+    """Whether replays are faster than calls without, while that is being measured."""
 
 
 class GraphedFunction:
@@ -93,11 +116,17 @@ class GraphedFunction:
         self.device = device
         self.takes_list = takes_list
         self.saved = saved
-        self.changed = frozenset(change.index for change in functional.mutated)
+        self.changed = frozenset(change.index for change in functional.mutated
+                                 if functional.inputs[change.index].example.device == device)
         self.sizes: dict[Any, _Sizes] = {}
         self.static = not any(isinstance(entry.example, torch.SymInt | torch.SymFloat) or _is_symbolic(entry.example)
                               for entry in functional.inputs)
-        self.tensors = [at for at, entry in enumerate(functional.inputs) if isinstance(entry.example, torch.Tensor)]
+        self.tensors = [at for at, entry in enumerate(functional.inputs)
+                        if isinstance(entry.example, torch.Tensor) and entry.example.device == device]
+        """Inputs on the device. Others are for parts that are not recorded, which take them as they are."""
+        self.parted: PartedFunction | None = None
+        self.parts: Callable[[], PartedFunction] | None = None
+        """Makes the parts, in case that it cannot be recorded as a whole after all."""
         self.data: frozenset[int] = frozenset()
         self.kept: list[int] = []
         self.visible: int | None = None
@@ -108,6 +137,8 @@ class GraphedFunction:
         """Two, so that results of the last call can be held while the other one is used."""
         self.copied_out: set[int] = set()
         """Results that are copied because callers hold them."""
+        self.trials = 0
+        """How many sizes are being measured."""
         self.off: str | None = None
         self.told = False
 
@@ -135,11 +166,34 @@ class GraphedFunction:
             with _lock:
                 recording = self._recording(inputs)
                 if recording is not None:
+                    if self.trials and (trial := self._trial(recording)) is not None:
+                        return self._try(trial, recording, given)
                     results = recording.replay(inputs)
                     if self.takes_list:
                         given[0].clear()
                     return results
         return self.run(*given)
+
+    def _trial(self, recording: Recording) -> Trial | None:
+        """The measurement that a replay is to be part of, if there is one."""
+        for seen in self.sizes.values():
+            if recording in seen.recordings:
+                return seen.trial
+        return None
+
+    def _try(self, trial: Trial, recording: Recording, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """A call that is measured, with or without the recording. At the end the slower way is given up."""
+        results = trial.run(recording.replay, self.run, inputs, self._wait)
+        if trial.is_over():
+            self.trials -= 1
+            for seen in self.sizes.values():
+                if seen.trial is trial:
+                    seen.trial = None
+                    if trial.is_slower():
+                        seen.off = True
+                        self._drop(seen, seen.recordings)
+                        self._say("it is", f"replays of its parts are slower: {trial}")
+        return results
 
     def _recording(self, inputs: Sequence[Any]) -> Recording | None:
         """A recording to replay for these inputs; None for a call without."""
@@ -220,14 +274,26 @@ class GraphedFunction:
         stack = next((stack for stack in self.stacks if not stack.held()), self.stacks[0])
         try:
             recording = self._record(inputs, fixed, copied, owners, stack)
+        except LeftOutFailed as error:
+            assert error.__cause__ is not None
+            raise error.__cause__ from None
         except Exception as error:
+            if self.parted is None and self.parts is not None:
+                self.parted = self.parts()
+                log("fallbacks", "%s is recorded in parts: %s: %s", self.name, type(error).__name__, error)
+                return None
             self.off = f"{type(error).__name__}: {error}"
             for known in self.sizes.values():
                 self._drop(known, known.recordings)
             self._say("it is", self.off)
             return None
-        seen.recordings.append(recording)
         stack.recordings.append(recording)
+        if recording.retired:
+            return recording  # for this call
+        seen.recordings.append(recording)
+        if recording.parted and self.visible is None and not seen.tried:
+            seen.tried, seen.trial = True, Trial()
+            self.trials += 1
         return recording
 
     def _below(self, fitting: list[Recording]) -> list[Recording]:
@@ -328,18 +394,30 @@ class GraphedFunction:
         targets = {at: room_for(inputs[at]) for at in copied}
         given = [targets.get(at, part) for at, part in enumerate(inputs)]
         memory = {torch_compat.storage_address(given[at]) for at in self.tensors}
-        graph, results = record(self.run, [given] if self.takes_list else given, self.device, stack,
-                                self.products)
+        graph: Any
+        if self.parted is not None:
+            if targets:
+                copy_in(targets, inputs)
+            graph, results = self.parted.record(given, inputs, stack, self.products)
+        else:
+            graph, results = record(self.run, [given] if self.takes_list else given, self.device, stack, self.products)
         del given
         for at in self.aliases:
             results[at] = None
-        if any(isinstance(result, torch.Tensor) and torch_compat.storage_address(result) in memory
-               for result in results):
+        shares = any(isinstance(result, torch.Tensor) and torch_compat.storage_address(result) in memory
+                     for result in results)
+        if shares and self.parted is None:
             raise ValueError("a result shares memory with an input")
         ownership = [self._ownership(at, results) for at in range(len(results))]
         log("kernels", "%s is recorded as a CUDA graph: %d inputs are copied, %d results", self.name, len(copied),
             sum(owns is ResultOwnership.COPY for owns in ownership))
-        return Recording(graph, self.device, fixed, targets, owners, results, ownership, self.aliases, self.maker)
+        recording = Recording(graph, self.device, fixed, targets, owners, results, ownership, self.aliases, self.maker,
+                              self.parted is not None)
+        if shares:  # the call has run: its results are those of the recording
+            self.off = "a result shares memory with an input"
+            recording.retire()
+            self._say("it is", self.off)
+        return recording
 
     def _ownership(self, at: int, results: Sequence[Any]) -> ResultOwnership:
         result = results[at]
@@ -403,30 +481,44 @@ def _can_view(output: InputAlias, functional: FunctionalGraph) -> bool:
             and view.dtype is functional.inputs[output.index].example.dtype)
 
 
-def _obstacle(functional: FunctionalGraph, device: torch.device) -> str | None:
-    """Why a function cannot be recorded."""
-    for entry in functional.inputs:
-        if isinstance(entry.example, torch.Tensor) and entry.example.device != device:
-            return f"input {entry.name} is on the device {entry.example.device}"
+def _obstacle(functional: FunctionalGraph) -> str | None:
+    """Why nothing of a function can be recorded."""
     for output in functional.outputs:
         if isinstance(output, InputAlias) and not _can_view(output, functional):
             return "a result is a view of an input that has to be made anew in every call"
         if isinstance(output, SameAs) and isinstance(functional.outputs[output.index], InputAlias):
             return "a result is an input, twice"
-        if isinstance(output, FreshTensor) and output.node.meta["val"].device != device:
-            return "a result is on another device"
     if functional.state_changes:
         return "it changes global state"
     for node in functional.graph.nodes:
+        if node.op == "call_function" and torch_compat.is_collective(node.target):
+            return f"{node.target} waits for other processes, which recording would call again"
+    return None
+
+
+def _obstacle_to_whole(functional: FunctionalGraph, device: torch.device) -> str | None:
+    """Why a function can be recorded in parts only, if at all."""
+    for entry in functional.inputs:
+        if isinstance(entry.example, torch.Tensor) and entry.example.device != device:
+            return f"input {entry.name} is on the device {entry.example.device}"
+    for output in functional.outputs:
+        if isinstance(output, FreshTensor) and output.node.meta["val"].device != device:
+            return "a result is on another device"
+    for node in functional.graph.nodes:
         if node.op != "call_function":
             continue
-        if isinstance(node.target, torch_compat.OpOverload) and torch_compat.is_data_dependent(node.target):
+        if waits(node.target, _index_dtypes(node)):
             return f"{node.target} waits for the GPU"
-        if torch_compat.is_collective(node.target):
-            return f"{node.target} waits for other processes, which recording would call again"
         if hasattr(node.target, "with_bodies"):
             return f"{node.name} is control flow, which may wait for the GPU"
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and value.device != device:
             return f"{node.name} is on the device {value.device}"
     return None
+
+
+def _index_dtypes(node: torch.fx.Node) -> list[torch.dtype]:
+    """The dtypes of the indices that are an operator's second argument, if it has some."""
+    indices = node.args[1] if len(node.args) > 1 else ()
+    return [index.meta["val"].dtype for index in (indices if isinstance(indices, (tuple, list)) else ())
+            if isinstance(index, torch.fx.Node) and isinstance(index.meta.get("val"), torch.Tensor)]

@@ -55,13 +55,14 @@ class Recording:
 
     def __init__(self, graph: Any, device: torch.device, fixed: dict[int, int], copied: dict[int, torch.Tensor],
                  owners: dict[int, Recording], results: list[Any], ownership: list[ResultOwnership],
-                 aliases: dict[int, tuple[int, ViewLayout | None]], maker: object = None) -> None:
+                 aliases: dict[int, tuple[int, ViewLayout | None]], maker: object = None, parted: bool = False) -> None:
         """``fixed``: the addresses of inputs that are read where they are. ``copied``: where others are copied to.
 
         ``owners``: for fixed inputs in the memory of another recording, which one. ``aliases``: results that are
-        inputs or views of them. ``maker``: the same for all recordings of a function.
+        inputs or views of them. ``maker``: the same for all recordings of a function. ``parted``: it is a
+        `parted_graph.PartedGraph`, some of whose results are others in every call.
         """
-        self.aliases, self.maker = aliases, maker
+        self.aliases, self.maker, self.parted = aliases, maker, parted
         self.graph, self.device, self.results, self.ownership = graph, device, results, ownership
         self.retired = False
         self.lent = False
@@ -146,7 +147,7 @@ class Recording:
         self.lent = True
         if self.copied:
             copy_in(self.copied, inputs)
-        self.graph.replay()
+        live = self.graph.replay(inputs) if self.parted else self.graph.replay()
         results = list(self.results)
         for at in self.first:
             owns = self.ownership[at]
@@ -157,6 +158,9 @@ class Recording:
         if len(self.first) < len(results):
             known = {id(self.results[at]): results[at] for at in self.first}
             results = [known.get(id(result), result) for result in self.results]
+        if self.parted:
+            for at, result in live.items():
+                results[at] = result
         for at, (index, layout) in self.aliases.items():
             results[at] = inputs[index] if layout is None else view(
                 inputs[index], layout.shape, layout.stride, layout.offset)
@@ -176,6 +180,8 @@ class Stack:
         """How often a recording was made anew above those that kept it from being replayed."""
         self.ended = False
         """Whether those who share it have gone apart."""
+        self.open = False
+        """Whether parts of a function have been recorded that is not recorded as a whole yet."""
 
     def allows(self, recording: Recording, maker: object = None) -> bool:
         """Whether a recording can be replayed: nobody holds results of it or of those above it.
@@ -212,7 +218,7 @@ def record(run: Callable[..., Sequence[Any]], given: list[Any], device: torch.de
 
     ``products``: whether cuBLAS will be called.
     """
-    if not stack.recordings:
+    if not stack.recordings and not stack.open:
         stack.pool = torch.cuda.graph_pool_handle()  # a pool ends with its last graph
     if device not in _capturing:
         _capturing[device] = torch.cuda.Stream(device)

@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,13 +118,16 @@ class PretendedGpu:
     graphs: int = 0
     draws: bool = False
     """Whether kernels draw random numbers: these are a GPU's, not the CPU's."""
+    on_host: tuple[str, ...] = ()
+    """The names of inputs that stay on the CPU."""
+    options: dict[str, Any] = field(default_factory=dict)
     printed: list[TritonKernel] = field(default_factory=list)
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         from firesteel.backends import native
 
         self.graphs += 1
-        options = make_options({"native_host": False})
+        options = make_options({"native_host": False, **self.options})
         with self.here():
             try:
                 reason = native.unsupported_reason(example_inputs)
@@ -153,7 +156,7 @@ class PretendedGpu:
         call = compiled_backward.CompiledBackward.__call__
 
         def compile_half(functional: Any, *args: Any, **kwargs: Any) -> Any:
-            return compile_functional(on_gpu(functional), *args, **kwargs)
+            return compile_functional(on_gpu(functional, self.on_host), *args, **kwargs)
 
         def recorded(passed: Any, lowered: Any, plan: Any, *args: Any) -> Any:
             reasons = {fallback.operator: fallback.reason for fallback in lowered.fallbacks}
@@ -176,7 +179,7 @@ class PretendedGpu:
         trace_training = joint.trace_training
         changes: list[tuple[Any, Mapping[str, Any]]] = [
             (targets, {"target_of": lambda graph: CudaTarget(GPU)}),
-            (autodiff, {"trace": _moved(autodiff.trace)}),
+            (autodiff, {"trace": _moved(autodiff.trace, self.on_host)}),
             (joint, {"trace_training": _moved(trace_training)}),
             (training, {"trace_training": _moved(trace_training)}),
             (compiled_backward.CompiledBackward, {"__call__": backward}),
@@ -256,10 +259,10 @@ class PretendedGpu:
         return launch
 
 
-def _moved(trace: Callable[..., Any]) -> Callable[..., Any]:
+def _moved(trace: Callable[..., Any], on_host: Collection[str] = ()) -> Callable[..., Any]:
     @functools.wraps(trace)
     def moved(*args: Any, **kwargs: Any) -> Any:
-        return on_gpu(trace(*args, **kwargs))
+        return on_gpu(trace(*args, **kwargs), on_host)
 
     return moved
 

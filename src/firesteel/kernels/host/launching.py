@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -78,3 +78,17 @@ def view(base: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
         empty = torch.empty(0, dtype=dtype, device=base.device)
         return empty.set_(base.untyped_storage(), first + offset, shape, strides)
     return base.as_strided(shape, strides, base.storage_offset() + offset)
+
+
+def numbers_on_device(device: torch.device, dtype: torch.dtype, *numbers: torch.Tensor) -> torch.Tensor:
+    """Tensors without dimensions that are on the CPU, side by side in the memory of a device, by one copy."""
+    return _side_by_side(dtype, numbers).to(device, non_blocking=True)
+
+
+def put_numbers(memory: torch.Tensor, numbers: Sequence[torch.Tensor]) -> None:
+    """The same into memory that is there. What it was copied from can be changed at once."""
+    memory.copy_(_side_by_side(memory.dtype, numbers), non_blocking=True)
+
+
+def _side_by_side(dtype: torch.dtype, numbers: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.stack([number if number.dtype is dtype else number.to(dtype) for number in numbers])

@@ -4,10 +4,15 @@
 
 becomes ``number = aten.item(scale)`` and a kernel with that number as a parameter. Eager does the same,
 and only in pointwise operators and a few others; the rest refuse such an operand.
+
+Where launches are recorded and replayed, parameters are as they were recorded. Kernels read numbers from the GPU's
+memory then, where the host puts them at every call: ``host.numbers = numbers_on_device(cuda, scale, ...)``, all those
+that are inputs of the graph at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,9 +21,11 @@ import torch.fx
 from ... import shapes, torch_compat
 from ...devices import kind_of
 from .. import ir
+from ..host.launching import numbers_on_device
 from .context import Lowering
+from .elementwise import HOST_NUMBERS
 from .scalars import cast
-from .tensors import Spec, Stored, Tensor
+from .tensors import Spec, Stored, Tensor, contiguous_strides
 
 _DTYPES = frozenset({
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -49,6 +56,15 @@ def numbers_among(node: torch.fx.Node) -> set[torch.fx.Node]:
     return {arg for arg in direct - listed if is_number(arg.meta.get("val"))}
 
 
+def input_numbers(graph: torch.fx.Graph) -> dict[torch.fx.Node, None]:
+    """The inputs of a graph that kernels of a GPU read as numbers."""
+    numbers: dict[torch.fx.Node, None] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and takes_numbers(node) and not is_number(node.meta.get("val")):
+            numbers.update((arg, None) for arg in numbers_among(node) if arg.op == "placeholder")
+    return numbers
+
+
 def number_of(ctx: Lowering, tensor: Tensor) -> Tensor:
     """The number in such a tensor, as a tensor that kernels can compute with."""
     stored = ctx.realize(tensor)
@@ -66,6 +82,30 @@ def number_of(ctx: Lowering, tensor: Tensor) -> Tensor:
     ctx.emit(ir.ExternCall(read, (ctx.reference(stored),), {}, (name,), origins=origins))
     number = ir.index(symbol) if dtype is torch.int64 else ir.number(symbol)
     return ctx.computed(lambda i: cast(number, dtype), spec)
+
+
+def numbers_in_memory(ctx: Lowering, tensors: Iterable[Tensor]) -> list[Tensor]:
+    """The numbers in such tensors, as tensors that kernels can compute with: the host puts them into the memory of the
+    device, those of a kind by one copy."""
+    stored = [ctx.realize(tensor) for tensor in tensors]
+    values: dict[int, ir.Value] = {}
+    origins = () if ctx.node is None else (ctx.node,)
+    for wide in (torch.int64, torch.float64):  # a double holds the numbers of all other dtypes
+        places = [at for at, each in enumerate(stored) if (each.dtype is torch.int64) == (wide is torch.int64)]
+        if not places:
+            continue
+        shape = (shapes.as_expr(len(places)),)
+        spec = Spec(shape, contiguous_strides(shape), wide, ctx.device)
+        memory = ctx.new_buffer(spec, name=ctx.new_name(HOST_NUMBERS))
+        given = [ctx.reference(stored[at]) for at in places]
+        ctx.emit(ir.ExternCall(numbers_on_device, (ctx.device, wide, *given), {}, (memory.buffer,), origins=origins))
+        for number, at in enumerate(places):
+            values[at] = cast(ir.load(memory.buffer, number, wide), stored[at].dtype)
+    return [_single(ctx, values[at], each.dtype) for at, each in enumerate(stored)]
+
+
+def _single(ctx: Lowering, value: ir.Value, dtype: torch.dtype) -> Tensor:
+    return ctx.computed(lambda i: value, Spec((), (), dtype, ctx.device))
 
 
 def _constant(ctx: Lowering, stored: Stored) -> bool | int | float | None:

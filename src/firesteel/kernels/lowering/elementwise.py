@@ -18,6 +18,8 @@ from .views import expanded
 
 Operand = Tensor | Number
 ScalarFunction = Callable[..., Value]
+HOST_NUMBERS = "host.numbers"
+"""How the names of buffers begin that hold numbers which the host knows; nodes of a graph have no such names."""
 
 
 def number_dtype(number: Any) -> torch.dtype:
@@ -67,7 +69,9 @@ def element(ctx: Lowering, x: Operand, indices: Indices, dtype: torch.dtype, exa
 
 def _is_number(value: Value) -> bool:
     """Whether a value is a number that the host knows."""
-    return _before_casts(value).op in ("const", "number", "index")
+    value = _before_casts(value)
+    return value.op in ("const", "number", "index") \
+        or value.op == "load" and value.data.buffer.startswith(HOST_NUMBERS)
 
 
 def _before_casts(value: Value) -> Value:

@@ -18,7 +18,7 @@ from ...shapes.symnode import SymNode, expr_of
 from . import complex_numbers, policy
 from .cleanup import remove_unread
 from .context import CPU, Lowering
-from .cpu_numbers import number_of, numbers_among, takes_numbers
+from .cpu_numbers import input_numbers, number_of, numbers_among, numbers_in_memory, takes_numbers
 from .fallback import call_aten
 from .graph import LoweredGraph
 from .index_checks import assert_early, check_last
@@ -36,20 +36,22 @@ _COMPLEX = "dtype complex"
 
 
 def lower(module: torch.fx.GraphModule, facts: Facts | None = None, device: torch.device = CPU,
-          without: Collection[torch.fx.Node] = (), apart: Collection[torch.fx.Node] = ()) -> LoweredGraph:
+          without: Collection[torch.fx.Node] = (), apart: Collection[torch.fx.Node] = (),
+          recorded: bool = False) -> LoweredGraph:
     """Lower a functional ATen graph whose nodes have their fake results in ``meta["val"]``.
 
     ``facts`` are what is known of the symbols in sizes; when not given, those of the symbols' own environment. Kernels
     are for ``device``; what is on another is left to ATen, and so are the nodes ``without`` kernels. The results of the
-    nodes ``apart`` are put into memory.
+    nodes ``apart`` are put into memory. Where launches are ``recorded``, numbers on the CPU are too.
     """
-    return _Lowerer(module, facts, device, without, apart).run()
+    return _Lowerer(module, facts, device, without, apart, recorded).run()
 
 
 class _Lowerer:
     def __init__(self, module: torch.fx.GraphModule, facts: Facts | None, device: torch.device,
-                 without: Collection[torch.fx.Node], apart: Collection[torch.fx.Node]) -> None:
+                 without: Collection[torch.fx.Node], apart: Collection[torch.fx.Node], recorded: bool) -> None:
         self.module = module
+        self.recorded = recorded
         self.device = device
         self.without = without
         self.apart = apart
@@ -201,8 +203,13 @@ class _Lowerer:
         """An operand, where it is a number on the CPU as a tensor that kernels can compute with."""
         if not isinstance(arg, torch.fx.Node) or arg not in numbers_among(node):
             return value
-        if arg not in self.numbers:
+        if arg not in self.numbers and (not self.recorded or arg.op == "get_attr"):
             self.numbers[arg] = number_of(self.ctx, value)
+        elif arg not in self.numbers:
+            # With the first of the graph's inputs come all others: they are copied at once.
+            together = list(input_numbers(self.module.graph)) if arg.op == "placeholder" else [arg]
+            self.numbers.update(zip(together, numbers_in_memory(self.ctx, [self.values[each] for each in together]),
+                                    strict=True))
         return self.numbers[arg]
 
     def _exotic(self, node: torch.fx.Node) -> str:
