@@ -103,7 +103,7 @@ MODELS: dict[str, Callable[[], Made]] = {
     "efficientnet_b0 batch 32 fp16": lambda: torchvision_model("efficientnet_b0", 32, False, torch.float16),
     "convnext_tiny batch 32 bf16": lambda: torchvision_model("convnext_tiny", 32, False, BF16),
     "mobilenet_v3_large batch 32 fp16": lambda: torchvision_model("mobilenet_v3_large", 32, False, torch.float16),
-    "efficientnet_b0 batch 32 bf16 training": lambda: torchvision_model("efficientnet_b0", 32, True, BF16),
+    "efficientnet_b0 batch 32 training": lambda: torchvision_model("efficientnet_b0", 32, True),
     "densenet121 batch 16 training": lambda: torchvision_model("densenet121", 16, True),
 }
 

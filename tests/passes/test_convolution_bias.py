@@ -37,9 +37,18 @@ def test_dimensions(program, x, weight):
     assert "aten.add.Tensor" in operators(graph)
 
 
-def test_short_floats_stay():
-    args = [torch.randn(shape).bfloat16() for shape in ((2, 3, 5, 5), (4, 3, 3, 3), (4,))]
-    assert operators(convolution_bias(functional(convolved, args))) == ["aten.convolution.default", "aten.relu.default"]
+@pytest.mark.parametrize("groups, layout, apart", [
+    (1, torch.contiguous_format, True), (4, torch.channels_last, True), (4, torch.contiguous_format, False)])
+def test_short_floats_that_eager_rounds_twice(groups, layout, apart):
+    def convolved(x0, x1, x2):
+        return F.conv2d(x0, x1, x2, 1, 1, 1, groups).relu()
+
+    shapes = (2, 4, 5, 5), (4, 4 // groups, 3, 3), (4,)
+    args = [torch.randn(shape).bfloat16() for shape in shapes]
+    args[0] = args[0].to(memory_format=layout)
+    assert ("aten.add.Tensor" in operators(convolution_bias(functional(convolved, args)))) == apart
+    with torch.backends.cudnn.flags(enabled=False):
+        assert "aten.add.Tensor" not in operators(convolution_bias(functional(convolved, args)))
 
 
 def test_what_has_none_stays():

@@ -103,13 +103,28 @@ def grouped(x0, x1, x2):
 @pytest.mark.parametrize("program, args", [
     (single, (torch.randn(2, 8, 6, 6), torch.randn(8, 8, 3, 3))),
     (grouped, (torch.randn(2, 8, 6, 6), torch.randn(4, 4, 3, 3), torch.randn(8, 4, 1, 1))),
+    (grouped, (torch.randn(2, 8, 6, 6).half(), torch.randn(4, 4, 3, 3).half(), torch.randn(8, 4, 1, 1).half())),
     (chain, chain_args(torch.float64)),
     (chain, tuple(t.to(memory_format=torch.channels_last) for t in chain_args())),
-], ids=["as much copied as won", "groups", "double precision", "already"])  # fmt: skip
+], ids=["as much copied as won", "groups", "groups of short floats", "double precision", "already"])  # fmt: skip
 def test_others_stay(program, args):
     graph = functional(program, args)
     before = str(graph)
     assert str(image_layouts(graph)) == before
+
+
+def test_single_channels_of_short_floats():
+    def program(x0, x1, x2):
+        return F.conv2d(F.conv2d(x0, x1, None, 1, 1, 1, 8).relu(), x2)
+
+    args = torch.randn(2, 8, 6, 6), torch.randn(8, 1, 3, 3), torch.randn(8, 8, 1, 1)
+    assert CLONE not in operators(image_layouts(functional(program, args)))
+    args = tuple(arg.bfloat16() for arg in args)
+    graph = image_layouts(functional(program, args))
+    [first, second] = [node for node in graph.graph.nodes if str(node.target) == CONVOLUTION]
+    assert all(module.is_last(node.args[0].meta["val"]) for node in (first, second))
+    with torch.backends.cudnn.flags(enabled=False):
+        assert CLONE not in operators(image_layouts(functional(program, args)))
 
 
 def test_single_precision_that_is_not_rounded_stays():

@@ -17,7 +17,9 @@ becomes
     back: (f32[4, 3, 96, 96], f32[32, 3, 3, 3], None) = convolution_backward(grad, x, w, ..., [True, True, False])
     sum: f32[32] = aten.sum.dim_IntList(grad, [0, 2, 3])
 
-Biases of short floats stay where they are: the library may add them before it rounds.
+In short floats that holds for cuDNN: what it returns is rounded, and then the bias is added and the sum rounded again,
+in eager too. Convolutions of single channels with the old layout are kernels of torch's own, which round once: their
+biases stay where they are.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from __future__ import annotations
 from operator import getitem
 from typing import Any
 
+import torch
 import torch.fx
 
 from ..functional.graph import FunctionalGraph
@@ -37,12 +40,22 @@ def convolution_bias(functional: FunctionalGraph, settings: Settings = STRICT) -
     rewriter = Rewriter(functional)
     for node in list(functional.graph.nodes):
         if is_call(node, ATEN.convolution.default) and node.args[2] is not None and _is_plain(node, 0):
-            if node.meta["val"].dtype.itemsize >= 4:
+            if _is_rounded_before(node):
                 _add_behind(rewriter, node)
         elif is_call(node, ATEN.convolution_backward.default) and len(node.args) == 11 and _is_plain(node, 1):
             if node.args[10][2] and all(user.target is getitem for user in node.users):  # type: ignore[index]
                 _sum_beside(rewriter, node)
     return rewriter.finish()
+
+
+def _is_rounded_before(node: torch.fx.Node) -> bool:
+    """Whether eager rounds the result before the bias is added, or rounds neither to a short float."""
+    args: Any = node.args
+    if node.meta["val"].dtype.itemsize >= 4:
+        return True
+    x = args[0].meta["val"]
+    last = x.ndim == 4 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    return torch.backends.cudnn.enabled and (args[8] == 1 or last)
 
 
 def _is_plain(node: torch.fx.Node, at: int) -> bool:

@@ -100,6 +100,31 @@ def test_networks(dtype, train, last):
     compare(model, x, train)
 
 
+class Separable(nn.Module):
+    """Convolutions in groups, with biases, between others."""
+
+    def __init__(self, groups):
+        super().__init__()
+        self.stem, self.wide = nn.Conv2d(3, 32, 3, 2, 1), nn.Conv2d(32, 64, 1)
+        self.each = nn.ModuleList([nn.Conv2d(64, 64, kernel, stride, kernel // 2, groups=groups)
+                                   for kernel, stride in ((3, 1), (5, 2), (7, 1))])
+        self.squeeze, self.norm = nn.Conv2d(64, 64, 1), nn.BatchNorm2d(64)
+
+    def forward(self, x):
+        y = F.silu(self.norm(self.wide(F.silu(self.stem(x)))))
+        for each in self.each:
+            y = F.silu(each(y))
+            y = y * self.squeeze(y.mean((2, 3), keepdim=True)).sigmoid()
+        return y, y.mean((2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("groups", [64, 8])
+def test_convolutions_in_groups(dtype, train, groups):
+    compare(Separable(groups).to("cuda", dtype).train(train), images(dtype=dtype), train)
+
+
 @pytest.mark.parametrize("kwargs", [{"mode": "reduce-overhead"}, {"dynamic": True}], ids=["recorded", "dynamic"])
 def test_training_otherwise(kwargs):
     compare(Net().cuda().train(), images(), True, **kwargs)

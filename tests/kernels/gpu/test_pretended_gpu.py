@@ -52,6 +52,20 @@ def test_random_programs(first):
         check(program, program.inputs, dynamic=True if seed % 3 == 1 else None)
 
 
+def test_convolutions_of_single_channels_in_short_floats():
+    def net(x, first, each, second, bias):
+        hidden = F.silu(F.conv2d(x, first, bias))
+        hidden = F.silu(F.conv2d(hidden, each, bias, padding=1, groups=8))
+        return F.conv2d(hidden * hidden.mean((2, 3), keepdim=True).sigmoid(), second)
+
+    def make():
+        return tuple([leaf.detach().bfloat16().requires_grad_() for leaf in leaves(
+            (2, 4, 8, 8), (8, 4, 3, 3), (8, 1, 3, 3), (5, 8, 1, 1), (8,))()])
+
+    gpu = check(net, make)
+    assert sum("addmm" in call or "aten.add" in call for call in gpu.calls) == 0
+
+
 def test_a_small_net():
     def net(x, weight, scale, shift):
         hidden = F.relu(F.batch_norm(F.conv2d(x, weight), None, None, scale, shift, training=True))

@@ -18,8 +18,8 @@ PASSES: tuple[Pass, ...] = (
     identities,
     random_numbers,
     written_slices,
-    convolution_bias,
     image_layouts,
+    convolution_bias,
     tile_products,
     relu_products,
     pad_products,
@@ -27,8 +27,8 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 JOINT_PASSES: tuple[Pass, ...] = (
     random_numbers,
-    convolution_bias,
     image_layouts,
+    convolution_bias,
     log_softmax_parts,
     pad_products,
 )  # fmt: skip
