@@ -91,6 +91,23 @@ def test_batch_norm_of_what_lies_in_two_formats():
             )  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_norms_with_larger_parameters(dtype):
+    x, statistics, single = torch.rand(3, 4, 5).to(dtype), torch.rand(3, 2), torch.ones(4)
+    for weight, bias in itertools.product((None, single, single.to(dtype), single.double()), (None, single)):
+        assert_same(lambda x, w, b: aten.native_group_norm(x, w, b, 3, 4, 5, 2, 1e-5), x, weight, bias)
+        for training in (True, False):
+            assert_same(lambda x, w, b, m: F.batch_norm(x, m * 1, m * 2, w, b, training), x, weight, bias, single)
+            assert_same(lambda x, w, b, m: aten.native_batch_norm(x, w, b, m * 1, m * 2, training, 0.1, 1e-5),
+                        x, weight, bias, single)
+    for weight in (None, single):
+        mask = [True, weight is not None, weight is not None]
+        assert_same(lambda g, x, s, w: aten.native_group_norm_backward(g, x, s, s, w, 3, 4, 5, 2, mask),
+                    x, x, statistics, weight)
+        assert_same(lambda g, x, s, w, b: aten.native_layer_norm_backward(g, x, [5], s, s, w, b, [True, False, True]),
+                    x, x, torch.rand(3, 4, 1), None if weight is None else torch.ones(5), torch.ones(5))
+
+
 def test_binary_cross_entropy():
     dtypes = torch.float32, torch.float64, torch.int64, torch.complex64
     weights = [torch.ones(3, 4, 5, dtype=dtype) for dtype in dtypes]

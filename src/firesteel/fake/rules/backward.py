@@ -12,7 +12,7 @@ import torch
 
 from ..dims import layout_of, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from .operands import CPU, same_kind, wrap_dim
+from .operands import CPU, same_kind, statistics_dtype, wrap_dim
 from .registry import rule
 from .strides import (
     broadcast_shapes,
@@ -81,6 +81,8 @@ def layer_norm(
     output_mask: Sequence[bool],
 ) -> Any:
     """All contiguous. Parameters of another dtype are left to torch."""
+    if weight is None and mean.dtype is not x.dtype and x.device == CPU:
+        raise FakeUnsupported("aten.native_layer_norm_backward", "statistics of another dtype, which eager refuses")
     if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, grad, mean, rstd, weight, bias):
         return NotImplemented
     wanted, parameters = (x, weight, bias), []
@@ -91,8 +93,10 @@ def layer_norm(
     return (new_fake(shape_of(x), None, x.dtype, x.device) if output_mask[0] else None, *parameters)
 
 
-def _norm_gradients(x: FakeTensor, channels: Any, output_mask: Sequence[bool]) -> tuple[FakeTensor | None, ...]:
-    parameters = [new_fake((channels,), None, x.dtype, x.device) if asked else None for asked in output_mask[1:]]
+def _norm_gradients(
+    x: FakeTensor, channels: Any, output_mask: Sequence[bool], dtype: torch.dtype
+) -> tuple[FakeTensor | None, ...]:
+    parameters = [new_fake((channels,), None, dtype, x.device) if asked else None for asked in output_mask[1:]]
     return (in_format_of(x, shape_of(x)) if output_mask[0] else None, *parameters)
 
 
@@ -110,9 +114,10 @@ def group_norm(
     output_mask: Sequence[bool],
 ) -> Any:
     """The layout of the argument; of the parameters a number per channel."""
-    if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, grad, mean, rstd, weight):
+    dtype = statistics_dtype(x, mean, rstd, weight)
+    if x.device != CPU or not x.dtype.is_floating_point or dtype is None or not same_kind(x, grad):
         return NotImplemented
-    return _norm_gradients(x, channels, output_mask)
+    return _norm_gradients(x, channels, output_mask, dtype)
 
 
 @rule("aten.native_batch_norm_backward.default")
@@ -133,7 +138,7 @@ def batch_norm(
         return NotImplemented
     if not same_kind(x, grad, weight, running_mean, running_var, save_mean, save_invstd):
         return NotImplemented
-    gradient, *parameters = _norm_gradients(x, shape_of(x)[1], output_mask)
+    gradient, *parameters = _norm_gradients(x, shape_of(x)[1], output_mask, x.dtype)
     if gradient is not None and all(suggests_channels_last(*layout_of(t)) for t in (x, grad)) and contiguous(grad):
         gradient = in_first_format_of(x)  # of both memory formats that both may have, eager takes the contiguous one
     return gradient, *parameters

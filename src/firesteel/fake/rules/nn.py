@@ -10,7 +10,7 @@ import torch
 from ... import torch_compat
 from ..dims import layout_of, numel_of, require_equal, shape_of
 from ..tensor import FakeTensor, FakeUnsupported, new_fake
-from .operands import CPU, same_kind, wrap_dim
+from .operands import CPU, same_kind, statistics_dtype, wrap_dim
 from .registry import rule
 from .strides import (
     channels_last_strides,
@@ -58,8 +58,11 @@ def native_group_norm(
     eps: float,
 ) -> Any:
     """Result, mean and reciprocal deviation of each group."""
-    if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, weight, bias) or x.ndim < 2:
+    dtype = statistics_dtype(x, weight, bias)
+    if x.device != CPU or not x.dtype.is_floating_point or x.ndim < 2:
         return NotImplemented
+    if dtype is None:
+        raise FakeUnsupported("group norm", "parameters of another dtype, which meta kernels let pass")
     shape, stride = layout_of(x)
     last = suggests_channels_last(shape, stride)
     for t in (weight, bias):
@@ -69,8 +72,8 @@ def native_group_norm(
         raise FakeUnsupported("aten.native_group_norm", "a layout with gaps, which meta kernels let pass")
     return (
         new_fake(shape, channels_last_strides(shape) if last else None, x.dtype, x.device),
-        new_fake((batch, groups), None, x.dtype, x.device),
-        new_fake((batch, groups), None, x.dtype, x.device),
+        new_fake((batch, groups), None, dtype, x.device),
+        new_fake((batch, groups), None, dtype, x.device),
     )
 
 
@@ -122,10 +125,9 @@ def batch_norm(
         return NotImplemented
     if not x.dtype.is_floating_point:
         return NotImplemented
-    if not same_kind(x, weight, bias, running_mean, running_var):
-        if x.dtype in (torch.float32, torch.float64):
-            raise FakeUnsupported("batch norm", "parameters of another dtype, which meta kernels let pass")
-        return NotImplemented
+    dtype = statistics_dtype(x, weight, bias, running_mean, running_var)
+    if dtype is None:
+        raise FakeUnsupported("batch norm", "parameters of another dtype, which meta kernels let pass")
     channels = shape_of(x)[1]
     for t in (weight, bias, running_mean, running_var):
         if t is not None and (t.ndim != 1 or shape_of(t)[0] != channels):
@@ -136,8 +138,8 @@ def batch_norm(
     packed = all(t is None or contiguous(t) for t in (weight, bias, running_mean, running_var))
     return (
         in_first_format_of(x) if packed else in_format_of(x, shape_of(x)),
-        new_fake(statistics, None, x.dtype, x.device),
-        new_fake(statistics, None, x.dtype, x.device),
+        new_fake(statistics, None, dtype, x.device),
+        new_fake(statistics, None, dtype, x.device),
     )
 
 

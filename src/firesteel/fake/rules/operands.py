@@ -94,6 +94,16 @@ def same_kind(x: FakeTensor, *others: FakeTensor | None) -> bool:
     return all(t is None or (t.dtype is x.dtype and t.device == x.device) for t in others)
 
 
+def statistics_dtype(x: FakeTensor, *parameters: FakeTensor | None) -> torch.dtype | None:
+    """The dtype of the statistics of a norm on the CPU: that of the argument, or of the larger parameters that 16 bits
+    may have; None where the parameters are of other kinds."""
+    if same_kind(x, *parameters):
+        return x.dtype
+    larger = x.dtype in (torch.float16, torch.bfloat16) and all(
+        t is None or t.dtype is torch.float32 and t.device == x.device for t in parameters)
+    return torch.float32 if larger else None
+
+
 def wrap_dim(dim: int, ndim: int) -> int | None:
     """A dimension index from 0, or None when out of range. 0-d tensors accept 0 and -1."""
     ndim = ndim or 1
