@@ -170,3 +170,94 @@ def test_first_calls_that_run_uncompiled(monkeypatch):
         check()
     monkeypatch.setattr(config, "compile_after", 1e-9)
     check()
+
+
+class Visible(torch.nn.Module):
+    """What it does to itself is seen outside."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+        self.register_buffer("total", torch.zeros(()))
+        self.calls, self.sizes = 0, []
+
+    def counts(self, x):
+        self.calls += 1
+        return self.layer(x).sin()
+
+    def notes(self, x):
+        y = self.layer(x).sin()
+        self.sizes.append(len(y))
+        return y.cos()
+
+    def writes_first(self, x):
+        self.total.add_(1)
+        return self.layer(x).sin()
+
+    def writes_last(self, x):
+        y = self.layer(x).sin()
+        self.total.add_(1)
+        return y
+
+    def normalises(self, x):
+        return self.norm(self.layer(x).sin())
+
+    def breaks(self, x):
+        y = self.norm(self.layer(x).sin())
+        fs.graph_break()
+        self.calls += 1
+        self.total.add_(1)
+        return y.cos()
+
+    def seen(self):
+        return self.calls, list(self.sizes), self.total.clone(), self.norm.running_mean.clone(), \
+            self.norm.num_batches_tracked.clone()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", ["counts", "notes", "writes_first", "writes_last", "normalises", "breaks"])
+def test_what_runs_twice_and_shows(name, inside, backend):
+    """Inside of what is compiled, or around it: what backward repeats is seen twice, up to where it is stopped."""
+    def run(compiled):
+        torch.manual_seed(0)
+        module = Visible()
+        method = getattr(module, name)
+        region = method if inside else compiled(method)
+        function = (compiled if inside else lambda f: f)(lambda x: checkpoint(region, x, use_reentrant=False) * 1)
+        found = []
+        for size in (3, 3, 5):
+            x = torch.linspace(-1, 1, 4 * size).reshape(size, 4).requires_grad_()
+            loss = function(x).square().sum()
+            found.append(module.seen())
+            loss.backward()
+            found.append((module.seen(), x.grad))
+        return found
+
+    torch.testing.assert_close(run(lambda f: fs.compile(f, backend=backend)), run(lambda f: f))
+
+
+def test_a_break_in_a_checkpoint_ends_no_other_graph():
+    """What is around the break runs in graphs, in forward and again in backward."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append([node.target for node in graph.graph.nodes if node.op not in ("placeholder", "output")])
+        return graph.forward
+
+    def region(x):
+        y = x.sin().exp()
+        fs.graph_break()
+        return y.cos() * y.tanh()
+
+    def f(x):
+        return checkpoint(region, x * 2, use_reentrant=False).tanh()
+
+    compiled = fs.compile(f, backend=backend)
+    for _ in range(2):
+        x = torch.linspace(-1, 1, 5).requires_grad_()
+        y = x.detach().requires_grad_()
+        for function, start in ((compiled, x), (f, y)):
+            function(start).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert [len(graph) for graph in graphs] == [1, 2, 3, 1]

@@ -19,7 +19,6 @@ import firesteel as fs
 
 PLAIN = {
     "lru_cache": "the cache is written in C, and only it can put results into itself",
-    "checkpoint": "what is visible of a region that runs twice is torch's affair",
 }
 
 

@@ -44,6 +44,8 @@ def as_captured(gm: GraphModule) -> Callable[..., Any]:
         try:
             return forward(*inputs)
         except Exception as error:
+            if torch_compat.stops_recomputation(error):
+                raise  # what has been done by then is done twice, as in eager
             if kept is None:
                 mark_unrepeatable(error)
             else:

@@ -40,6 +40,7 @@ from .kept_alive import kept_alive
 from .opcodes import HANDLERS
 from .raising_steps import raised_under, rely_on
 from .reliance import guard_reliance, guard_untouched
+from .second_runs import plain_if_run_again
 from .signals import (
     GraphBreak,
     NotConstant,
@@ -571,6 +572,7 @@ class Capture:
         code.namespace["__warningregistry__"] = self.frame.globals.get("__warningregistry__", {})
         lines: list[str] = tx.draws.lines(code, with_graph=bool(tx.graph.operations))
         if tx.graph.operations:
+            lines[:0] = plain_if_run_again(self, code)
             tx.graph.note_uncounted(self.fake.written)
             if tx.graph.handled_risk or tx.effects.events or tx.graph.asserts():
                 keep_large(tx.graph.inputs, unit.compiler.backend_is_own)

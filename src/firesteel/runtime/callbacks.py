@@ -216,12 +216,14 @@ def _setattr(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) ->
 
 @around(torch.utils.checkpoint.checkpoint)
 def _checkpoint(compiler: Compiler, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """``checkpoint(module, ...)`` of a sharded module: its forward is compiled, in backward again. Everything else that
-    ends graphs under a checkpoint runs as plain Python."""
-    module = getattr(args[0], "__self__", None) if args and type(args[0]) is types.MethodType and \
-        args[0].__func__ is torch.nn.Module.__call__ else args[0] if args else None
+    """``checkpoint(function, ...)``: the function is compiled for itself, and goes the same way in backward. A sharded
+    module is called as one, the functions around its forward included."""
+    if not args:
+        return function(*args, **kwargs)
+    module = getattr(args[0], "__self__", None) if type(args[0]) is types.MethodType and \
+        args[0].__func__ is torch.nn.Module.__call__ else args[0]
     sharded = compiler.sharded_call(module) if isinstance(module, torch.nn.Module) else None
-    return function(*args, **kwargs) if sharded is None else function(sharded, *args[1:], **kwargs)
+    return function(compiler.nested(args[0]) if sharded is None else sharded, *args[1:], **kwargs)
 
 
 SPECIAL: dict[Any, str] = {str: "__str__", repr: "__repr__", hash: "__hash__", float: "__float__", int: "__int__",

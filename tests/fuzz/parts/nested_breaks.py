@@ -23,7 +23,7 @@ HEAD = (
     "import collections", "import contextlib", "import contextvars", "import dataclasses", "import functools",
     "import hashlib", "import itertools", "import operator", "import types", "import torch",
     "import torch.utils.checkpoint", "import firesteel as fs", "torch.manual_seed(5)",
-    "nets = types.ModuleType('nets')",
+    "nets = types.ModuleType('nets')", "counts = []",
 )  # fmt: skip
 
 
@@ -40,6 +40,8 @@ class Writer:
         """Statements on `t`, at the innermost depth with a break among them."""
         dice = self.dice
         lines = [dice.choice(OPERATORS) for _ in range(dice.between(1, 2))]
+        if dice.chance(0.06):
+            lines.append("counts.append(t.shape[0])")
         if depth < self.depth:
             lines.append(f"t = {self.callee(dice.choice(FORMS), depth + 1)}")
         if depth == self.depth or dice.chance(0.25):
