@@ -64,7 +64,7 @@ def written(definitions: list[str], body: list[str]) -> str:
     return "\n".join([
         *HEAD, "", *definitions, "", "", "def fn(t):", *(f"    {line}" for line in body), "    return t", "", "",
         "def make():", "    torch.manual_seed(3)",
-        "    calls = [((torch.randn(3, requires_grad=True) + shift,), {}) for shift in (0.0, 1.0, -1.0, 0.5)]",
+        "    calls = [(((torch.randn(3) + shift).requires_grad_(),), {}) for shift in (0.0, 1.0, -1.0, 0.5)]",
         "    return fn, calls, lambda index: None, lambda: {}", "",
     ])  # fmt: skip
 
