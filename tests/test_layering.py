@@ -48,9 +48,9 @@ ORDER = (
     "version", "compiling_flag", "systems", "own_frames", "loops_around", "tested_versions", "records", "errors",
     "config", "registry", "locks", "logs", "stage_times", "events", "progress", "shape_markers", "devices",
     "function_marks", "signatures", "paying", "module_twins", "torch_compat", "support", "importing", "interruptions",
-    "cache_entries", "cache_claims", "remote_cache", "disk_cache", "native", "shapes", "repro_scripts",
-    "control_flow", "fake", "functional", "autodiff", "passes", "kernels", "packed_cache", "pipeline", "backends",
-    "capture", "runtime", "control", "size_declarations", "module_wrapper", "compiled_functions", "waiting",
+    "cache_entries", "cache_claims", "remote_cache", "disk_cache", "rank_decisions", "native", "shapes",
+    "repro_scripts", "control_flow", "fake", "functional", "autodiff", "passes", "kernels", "packed_cache", "pipeline",
+    "backends", "capture", "runtime", "control", "size_declarations", "module_wrapper", "compiled_functions", "waiting",
     "compiling", "export", "debug", "repair", "unchanged", "__init__", "demo", "commands", "cli", "__main__",
 )
 """The packages and modules of firesteel from the lowest to the highest. Each imports from those before it only."""

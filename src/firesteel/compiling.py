@@ -77,7 +77,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: bool | None 
         chosen = "native"  # what torch calls it
     asks_for_something = (fullgraph, backend is not None, chosen != "native", mode not in (None, "default"),
                           options is not None, dynamic_shapes is not None, not isolate_recompiles)
-    at_once = settings is not None and not settings.compile_after
+    at_once = settings is not None and (not settings.compile_after or settings.agree_across_ranks)
     waits = tier == "wait" or tier is None and any(asks_for_something) or at_once or not plainly_supported()
     given = {"fullgraph": fullgraph, "dynamic": dynamic, "mode": mode, "options": options, "name": name,
              "recompile_limit": recompile_limit, "dynamic_shapes": dynamic_shapes}

@@ -135,6 +135,16 @@ have taken so far, plain. Once something has been compiled, half of it counts; f
 stands here, with ``tier="wait"``, `fullgraph=True`, a backend, a mode or options of `fs.compile`, and while a log is
 switched on."""
 
+agree_across_ranks: bool = False
+"""Where `torch.distributed` is initialised, ranks decide together: sizes that differ between them vary for all of them
+from the first compilation on, what `max_autotune` measures on one counts for those of the same kind, and a function
+that one of them compiles no more is compiled no more on the others when they would compile it again. Nothing is
+compiled later than in its first call then, or measured against plain Python. Set it alike on all ranks."""
+
+agree_wait: float = 20.0
+"""For how many seconds at most a rank waits before it compiles a function for the first time, until all others have
+come to that, too, with `agree_across_ranks`."""
+
 retire_slow: bool = True
 """A function that ran uncompiled before, or whose graphs break, is timed against plain Python over a few of its calls
 (with the backend "native", on CPUs), and runs uncompiled from then on if that is faster. FIRESTEEL_LOGS=fallbacks says

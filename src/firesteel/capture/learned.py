@@ -157,12 +157,14 @@ def _passing(name: str) -> bool:
 
 
 def _to_json(code: types.CodeType, starts: dict[int, Learned]) -> bytes:
-    units = {
-        str(index): {"dims": sorted(map(list, learned.dims)), "strides": sorted(map(list, learned.strides)),
-                     "numbers": sorted(learned.numbers)}
-        for index, learned in sorted(starts.items())
-    }
+    units = {str(index): as_json(learned) for index, learned in sorted(starts.items())}
     return json.dumps({"function": code.co_qualname, "units": units}, indent=1).encode()
+
+
+def as_json(learned: Learned) -> dict[str, Any]:
+    """What JSON can hold of it, the same for equal ones."""
+    return {"dims": sorted(map(list, learned.dims)), "strides": sorted(map(list, learned.strides)),
+            "numbers": sorted(learned.numbers)}
 
 
 def _read(key: str) -> dict[int, Learned]:
@@ -173,13 +175,14 @@ def _read(key: str) -> dict[int, Learned]:
     if data is None:
         return {}
     try:
-        return {int(index): _from_json(unit) for index, unit in json.loads(data)["units"].items()}
+        return {int(index): from_json(unit) for index, unit in json.loads(data)["units"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         log("cache", "what was learned is ignored, entry %s is not of the expected form: %s", key, error)
         return {}
 
 
-def _from_json(unit: Any) -> Learned:
+def from_json(unit: Any) -> Learned:
+    """From what `as_json` gave; raises for anything else."""
     pairs = [frozenset((_checked(name, str), _checked(dim, int)) for name, dim in unit[part])
              for part in ("dims", "strides")]
     return Learned(pairs[0], pairs[1], frozenset(_checked(name, str) for name in unit["numbers"]))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import config, torch_compat
+from .. import config, rank_decisions, torch_compat
 from ..logs import log
 from ..own_frames import passed_over
 from ..torch_compat.pytrees import tree_leaves
@@ -109,7 +109,7 @@ def watch(unit: Unit) -> None:
 def _may_retire(unit: Unit) -> bool:
     return not unit.measured and config.retire_slow and unit.compiler.backend_name == "native" \
         and unit.compiler.events is None and unit.start.index == 0 and not unit.driven \
-        and not torch.cuda.is_initialized()
+        and not torch.cuda.is_initialized() and not rank_decisions.are_made()
 
 
 def _begin(unit: Unit, race: Race) -> None:

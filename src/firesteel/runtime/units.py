@@ -40,7 +40,7 @@ from ..pipeline.collecting import collection_paused
 from ..pipeline.locking import compiling
 from ..progress import other_threads
 from ..repro_scripts import function_script, remember_call
-from . import stance
+from . import rank_agreement, stance
 from .debuggers import debugger_traces
 from .earlier_ways import keep_earlier_way
 from .explain_miss import FailedGuard, changed_inputs, first_failure
@@ -209,6 +209,8 @@ class Unit:
         and which of these it is."""
         self._learned: Learned | None = None
         self.suspects: Suspects | None = None
+        self.number: int | None = None
+        """Which of those of the same code it is, where ranks have to know."""
         self.first_calls: list[FirstCall] = []
         self.waited = False
         """Whether it has run uncompiled for a while, until compiling might pay."""
@@ -409,6 +411,8 @@ class Unit:
             declared.check(dict(zip(parameters_of(self.code, self.start), args, strict=True)), self.user_frame)
         if self.entries:
             self.explain_recompilation(args)
+            if rank_agreement.gives_up(self):
+                return None
         if len(self.entries) >= self.compiler.recompile_limit or \
                 self.origin.total >= setting("accumulated_recompile_limit"):
             self.give_up(args)
@@ -514,7 +518,7 @@ class Unit:
         if not self.entries:
             self.learn_from_first_call(args)
             return
-        new = self.learned
+        new = self.learned | rank_agreement.told(self)
         outdated = set() if self.suspects is None else set(self.suspects.sizes)
         for entry in self.entries:
             changed = changed_inputs(entry, self, args)
@@ -522,6 +526,8 @@ class Unit:
             outdated |= changed.outdated
         known = frozenset(name for entry in self.entries for name in entry.tensors)
         self.suspects = Suspects(frozenset(outdated), known) if outdated else None
+        if new is not self.learned:
+            rank_agreement.tell(self, new)
         self.knows(new)
 
     def learn_from_first_call(self, args: tuple[Any, ...]) -> None:
@@ -529,7 +535,8 @@ class Unit:
         learned, parameters = self.learned, parameters_of(self.code, self.start)
         for call in self.first_calls:
             learned = learned | call.changed(parameters, args)
-        self.knows(learned)
+        self.knows(learned)  # which other ranks are told
+        self.knows(self.learned | rank_agreement.differing(self, parameters, args))
 
     def knows(self, learned: Learned) -> None:
         """Keep what varies, for the next process too."""
@@ -550,6 +557,7 @@ class Unit:
         self.unsettled.clear()
         self.total = 0
         self._learned = None
+        self.number = None
         self.suspects = None
         self.first_calls.clear()
         self.waited = self.measured = False
@@ -583,6 +591,7 @@ class Unit:
         elif self.compiler.given["recompile_limit"] is not None:
             place = "the argument recompile_limit of fs.compile"
         self.given_up, self.at_limit = f"recompile limit of {limit} reached", True
+        rank_agreement.reached_limit(self)
         note("skipped", unit=self, what=self.given_up)
         if self.compiler.fullgraph or raises_at_limit():
             from ..errors import RecompileLimitError

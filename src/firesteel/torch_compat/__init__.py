@@ -22,11 +22,13 @@ from .class_stamps import (
 from .collectives import (
     collective_operator,
     group_called,
+    group_of_all_ranks,
     has_started,
     is_collective,
     is_collective_space,
     started,
     starts_collective,
+    store_of_ranks,
     wait_for,
     waits_for_collective,
 )

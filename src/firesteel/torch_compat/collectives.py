@@ -126,6 +126,19 @@ def default_group() -> Any:
     return _module()._world.default_pg
 
 
+def group_of_all_ranks() -> Any:
+    """The group of all processes; None where there is none, also where nothing of torch.distributed is loaded."""
+    return default_group() if "torch.distributed.distributed_c10d" in sys.modules and is_available() else None
+
+
+def store_of_ranks(group: Any) -> tuple[Any, int, int]:
+    """The store that the group of all processes was made with, the rank of this one, and how many there are.
+
+    A connection of its own: one that waits for something is not free for others.
+    """
+    return _module()._get_default_store().clone(), group.rank(), group.size()
+
+
 def is_coalescing() -> bool:
     """Whether collectives are put off until the end of a block, to be done together."""
     return bool(_module()._world.pg_coalesce_state)

@@ -162,7 +162,8 @@ _NOTHING: dict[str, Releases] = {
         distributed.ProcessGroup._get_sequence_number_for_group ops._c10d_functional
         ops._c10d_functional.wait_tensor"""),
     **_all("torch.distributed.", "tensor._api.DTensor"),  # see `distributed_tensors`
-    **_all("torch.distributed.distributed_c10d.", "_get_process_group_name _resolve_process_group _world"),
+    **_all("torch.distributed.distributed_c10d.", """
+        _get_default_store _get_process_group_name _resolve_process_group _world"""),
     # What backends built on torch's AOTAutograd are given, see `torch_symbols`
     **_all("torch.", "_guards.TracingContext _guards.tracing _subclasses.fake_tensor.FakeTensorMode"),
     # What keeps torch's own compiler from being imported, see `dynamo_imports`

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ... import disk_cache, logs
+from ... import disk_cache, logs, rank_decisions
 from ...records import dataclass
 
 if TYPE_CHECKING:
@@ -65,9 +65,17 @@ class Tuner:
         def measure_it(_: object) -> None:
             self.decisions[what] = self.measured_best(what, key, ways, one_thread)
 
+        said = rank_decisions.said(f"tuning/{key}")
+        if said is not None and said in ways:
+            logs.log("autotune", "%s: %s, as another rank has measured", what, said)
+            self.decisions[what] = said
+            return said
         if not recall(key):
             # One process measures, and the others, which would disturb it, wait and decide alike.
             disk_cache.made_once(KIND, [key], recall, measure_it)
+        agreed = rank_decisions.first(f"tuning/{key}", self.decisions[what])
+        if agreed is not None and agreed in ways:
+            self.decisions[what] = agreed
         return self.decisions[what]
 
     def measured_best(self, what: str, key: str, ways: Mapping[str, Callable[[], Way]], one_thread: bool) -> str:
