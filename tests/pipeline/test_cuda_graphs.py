@@ -398,6 +398,21 @@ def test_sizes_are_recorded_one_by_one_up_to_a_limit(recorded, monkeypatch):
     assert len(recorded) == 3
 
 
+def test_sizes_that_grow_with_every_call_are_not_recorded(recorded, monkeypatch):
+    monkeypatch.setattr(cuda_graphs, "SEEN", 20)
+    w = torch.ones(1)
+    f = function(affine, (torch.ones(100), w))
+    f.static = False
+    for size in range(5, 45):
+        x = torch.randn(size)
+        torch.testing.assert_close(f(x, w)[0], x * w)
+    assert not recorded and len(f.sizes) == 20
+    for _ in range(3):
+        x = torch.randn(7)
+        torch.testing.assert_close(f(x, w)[0], x * w)
+    assert len(recorded) == 1
+
+
 def test_switched_off(recorded):
     f = function(affine, (torch.ones(100), torch.ones(100)))
     with fs.config.patch(cudagraphs=False):

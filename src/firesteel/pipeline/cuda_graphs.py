@@ -48,6 +48,8 @@ MOVES = 3
 """How often a backward is recorded anew above what is held before forward and backward do not share memory any more."""
 SIZES = 16
 """Different sizes that a function is recorded for."""
+SEEN = 256
+"""Different sizes that are remembered: those that come again are recorded, those that grow with every call are not."""
 PRODUCTS = {"mm", "addmm", "_addmm_activation", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "linear", "matmul",
             "_scaled_mm", "_int_mm"}
 """Operators of ATen that call cuBLAS."""
@@ -203,11 +205,8 @@ class GraphedFunction:
             [(part.shape, part.stride()) if isinstance(part, torch.Tensor) else part for part in inputs])
         seen = self.sizes.get(key)
         if seen is None:
-            if len(self.sizes) >= SIZES:
-                if not self.told:
-                    self.told = True
-                    self._say("calls with other sizes are", f"{SIZES} different sizes were recorded")
-                return None
+            if len(self.sizes) >= SEEN:
+                del self.sizes[next(size for size, other in self.sizes.items() if not other.recordings)]
             seen = self.sizes[key] = _Sizes()
         if seen.off:
             return None
@@ -229,6 +228,11 @@ class GraphedFunction:
             stack.forget_retired()
         if seen.calls == 1:
             return None  # the first call may compile, and shows where inputs are
+        if not seen.recordings and sum(1 for other in self.sizes.values() if other.recordings) >= SIZES:
+            if not self.told:
+                self.told = True
+                self._say("calls with other sizes are", f"{SIZES} different sizes were recorded")
+            return None
         if any(owner_of(inputs[at]) is None and inputs[at].numel() for at in self.kept):
             return None
         below = self._below(fitting)

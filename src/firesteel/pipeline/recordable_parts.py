@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from .. import torch_compat
-from ..kernels.host.in_place import finish_write, finish_writes, written_memories, written_memory
+from ..kernels.host.in_place import finish_write, finish_writes, kept_memory, written_memories, written_memory
 from ..kernels.host.launching import numbers_on_device, put_numbers
 from ..kernels.host.lifetimes import references
 from ..kernels.ir import Buffer, BufferRef, ExternCall
@@ -277,7 +277,7 @@ def _same_memory(call: ExternCall) -> Iterator[tuple[str, str]]:
     """Results of a call that may be the memory of arguments."""
     target, outputs = call.target, [name for name in call.outputs if name is not None]
     given = [reference.buffer for reference in references((call.args, call.kwargs))]
-    if target is written_memory:
+    if target in (written_memory, kept_memory):
         given = given[:1]
     elif target is written_memories:
         yield from zip(outputs, given[: call.args[0]], strict=True)

@@ -9,7 +9,7 @@ import torch
 import firesteel as fs
 from firesteel import config
 from firesteel.kernels.host import in_place
-from firesteel.kernels.host.in_place import finish_write, finish_writes, written_memories, written_memory
+from firesteel.kernels.host.in_place import finish_write, finish_writes, kept_memory, written_memories, written_memory
 from firesteel.kernels.ir import ExternCall
 from firesteel.kernels.plan import WriteBack
 from firesteel.pipeline import compile as compiling
@@ -293,14 +293,26 @@ def test_overlap():
     assert written_memory(base[10:], base[:10:9], base[:0]).data_ptr() == base[10:].data_ptr()
 
 
+def test_memory_that_keeps_its_contents():
+    base = torch.arange(20.0)
+    assert kept_memory(base[:10], base[10:]).data_ptr() == base.data_ptr()
+    copied = kept_memory(base[:10], base[9:])
+    assert copied.data_ptr() != base.data_ptr() and torch.equal(copied, base[:10])
+    first, second = written_memories(2, 1, base[:10], base[10:])
+    assert first.data_ptr() == base.data_ptr() and second.data_ptr() == base[10:].data_ptr()
+    first, second = written_memories(2, 1, base[:10], base[10:], base[5:12])
+    assert torch.equal(first, base[:10]) and first.data_ptr() != base.data_ptr()
+    assert second.data_ptr() != base[10:].data_ptr()
+
+
 def test_many_inputs_are_looked_at_together():
     base = torch.zeros(100)
     parts = [base[k : k + 10] for k in range(0, 100, 10)]
-    assert all(a is b for a, b in zip(written_memories(3, *parts), parts, strict=False))
+    assert all(a is b for a, b in zip(written_memories(3, 0, *parts), parts, strict=False))
     # the second is also the last
-    made = written_memories(3, *parts, parts[1])
+    made = written_memories(3, 0, *parts, parts[1])
     assert made[0] is parts[0] and made[1] is not parts[1] and made[2] is parts[2]
-    made = written_memories(2, parts[0], parts[1], base[5:8])
+    made = written_memories(2, 0, parts[0], parts[1], base[5:8])
     assert made[0] is not parts[0] and made[1] is parts[1]
     version = parts[1]._version
     finish_writes(2, *parts[:2], torch.ones(10), parts[1])

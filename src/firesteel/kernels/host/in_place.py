@@ -6,6 +6,11 @@
 ``written_memory`` is the input itself, unless it shares memory with something that is used while it is written or
 after that: then it is a new tensor, and ``finish_write`` copies. So guards on memory need not be relied on here.
 
+An input of which a part is written, such as a cache that gets one more row, is not copied for that either:
+
+    before: buf0 = empty(...); k0(x, buf0); k1(row, at, buf0); use(buf0); x.copy_(buf0)         k0 copies x
+    after:  buf0 = kept_memory(x, row, at); k1(row, at, buf0); use(buf0); finish_write(x, buf0)
+
 Several inputs that are looked at when the program starts, such as the parameters that an optimizer changes, are looked
 at together: where no two tensors share memory nothing has to be compared pair by pair.
 
@@ -27,7 +32,7 @@ from ...devices import kind_of
 from ...records import dataclass
 from ...shapes import Const
 from ...shapes.expr import ZERO
-from ..ir import Buffer, BufferRef, ExternCall
+from ..ir import Buffer, BufferRef, ExternCall, Loop, Store
 from ..plan import Allocate, KernelPlan, Launch, Step, WriteBack
 
 WORTHWHILE = 1 << 16
@@ -37,7 +42,8 @@ MANY = 8
 _ATEN = torch.ops.aten
 LIBRARY = frozenset(map(id, (
     _ATEN.convolution.default, _ATEN.convolution_backward.default, _ATEN.mm.default, _ATEN.addmm.default,
-    _ATEN.bmm.default, _ATEN.baddbmm.default)))
+    _ATEN.bmm.default, _ATEN.baddbmm.default, _ATEN._scaled_dot_product_flash_attention.default,
+    _ATEN._scaled_dot_product_efficient_attention.default, _ATEN._scaled_dot_product_cudnn_attention.default)))
 """Operators that take arguments of these sizes always or never."""
 
 
@@ -53,6 +59,12 @@ def written_memory(target: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
     return target
 
 
+def kept_memory(target: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    """`written_memory` with the old contents of the input in it."""
+    memory = written_memory(target, *others)
+    return target if memory is target else memory.copy_(target)
+
+
 def finish_write(target: torch.Tensor, memory: torch.Tensor) -> None:
     """The new contents of an input are in ``memory``: what is left to do."""
     if memory is target:
@@ -64,12 +76,16 @@ def finish_write(target: torch.Tensor, memory: torch.Tensor) -> None:
 _itemsize = attrgetter("itemsize")
 
 
-def written_memories(count: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
-    """`written_memory` for the first ``count`` tensors; all the others are what must not lie there."""
+def written_memories(count: int, kept: int, *tensors: torch.Tensor) -> list[torch.Tensor]:
+    """`written_memory` for the first ``count`` tensors; all the others are what must not lie there.
+
+    The first ``kept`` have the old contents in it.
+    """
     targets = tensors[:count]
     if _are_apart(tensors) and not any(map(torch.Tensor.is_inference, targets)):
         return list(targets)
-    return [written_memory(target, *tensors[:at], *tensors[at + 1 :]) for at, target in enumerate(targets)]
+    return [(kept_memory if at < kept else written_memory)(target, *tensors[:at], *tensors[at + 1 :])
+            for at, target in enumerate(targets)]
 
 
 _apart: dict[Any, bool] = {}
@@ -136,11 +152,16 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
         early, late = [begin], [finish]
         for write, chance in together:
             replaced[id(chance.allocation)] = replaced[id(write)] = None
+            if chance.copy is not None:
+                replaced[id(chance.copy)] = None
         chances = [pair for pair in chances if not pair[1].at_once]
     for write, chance in chances:
         target = BufferRef(write.target)
         others = [name for name in places.others([chance.writer]) if name != write.target]
-        begin = ExternCall(written_memory, (target, *map(BufferRef, others)), {}, (write.source.buffer,))
+        memory = written_memory if chance.copy is None else kept_memory
+        begin = ExternCall(memory, (target, *map(BufferRef, others)), {}, (write.source.buffer,))
+        if chance.copy is not None:
+            replaced[id(chance.copy)] = None
         replaced[id(chance.allocation)] = None if chance.at_once else begin
         if chance.at_once:
             early.append(begin)
@@ -151,10 +172,12 @@ def write_in_place(plan: KernelPlan) -> KernelPlan:
 
 def _all_at_once(chances: list[tuple[WriteBack, _Chance]], places: _Places) -> tuple[ExternCall, ExternCall]:
     """The calls before and after a program that writes to several inputs in place."""
+    chances = sorted(chances, key=lambda pair: pair[1].copy is None)
+    kept = sum(1 for _, chance in chances if chance.copy is not None)
     targets = dict.fromkeys(write.target for write, _ in chances)
     others = [name for name in places.others([chance.writer for _, chance in chances]) if name not in targets]
     sources = tuple([write.source.buffer for write, _ in chances])
-    begin = ExternCall(written_memories, (len(targets), *map(BufferRef, (*targets, *others))), {}, sources)
+    begin = ExternCall(written_memories, (len(targets), kept, *map(BufferRef, (*targets, *others))), {}, sources)
     return begin, ExternCall(finish_writes, (len(targets), *map(BufferRef, (*targets, *sources))), {}, ())
 
 
@@ -167,6 +190,8 @@ class _Chance:
     """Which step computes the new contents. Memory that is used from there on must be other memory."""
     at_once: bool
     """Whether all of that is there when the program starts: looking at it then does not part kernels."""
+    copy: Launch | None = None
+    """What copies the old contents before a part of them is written."""
 
 
 class _Places:
@@ -247,23 +272,43 @@ def _chance(plan: KernelPlan, places: _Places, number: int, write: WriteBack) ->
     if not _same_layout(plan, write) or source in places.returned:
         return None
     allocations, writers = places.allocations.get(source, ()), places.writers.get(source, ())
-    if len(allocations) != 1 or len(writers) != 1:
+    if len(allocations) != 1 or not writers:
         return None
-    (writer,) = writers
-    kernel = plan.steps[writer]
-    if not isinstance(kernel, Launch) or places.last_reuse.get(source, -1) >= writer:
+    copying = plan.steps[writers[0]] if len(writers) > 1 else None
+    if not all(isinstance(plan.steps[writer], Launch) for writer in writers) or copying is not None and not (
+            isinstance(copying, Launch) and _is_copy(copying, source, target)):
+        return None
+    writer, first = writers[0], writers[0 if copying is None else 1]
+    kernel = plan.steps[first]
+    assert isinstance(kernel, Launch)
+    if places.last_reuse.get(source, -1) >= writer:
         return None
     raising = places.last_call if kind_of(plan.buffers[target].device).raises_for_values else places.last_other_call
-    if max(raising, places.last_read.get(target, -1)) >= writer:
+    if max(raising, places.last_read.get(target, -1)) >= first:
         return None  # it could raise
     for name in (source, target):
         for copy in places.copies.get(name, ()):
             if copy >= writer and copy != number:
                 return None
     last = places.last_launch.get(target, -1)
-    if last > writer or last == writer and not _reads_before_writing(kernel, source, target):
+    if last > first or last == first and (copying is not None or not _reads_before_writing(kernel, source, target)):
         return None
-    return _Chance(allocations[0], writer, places.all_given(writer, target))
+    return _Chance(allocations[0], writer, places.all_given(writer, target),
+                   copying if isinstance(copying, Launch) else None)
+
+
+def _is_copy(step: Launch, source: str, target: str) -> bool:
+    """Whether a kernel does nothing but copy elements of the input to the same places."""
+    if len(step.buffers) != 2 or {*step.buffers} != {source, target} or step.kernel.scratch:
+        return False
+    statements = step.kernel.body
+    while len(statements) == 1 and isinstance(loop := statements[0], Loop):
+        statements = loop.body
+    store = statements[0] if len(statements) == 1 else None
+    if not isinstance(store, Store) or store.mode != "set" or store.place.indirect or store.place.masked:
+        return False
+    value, place = store.value, store.place
+    return value.op == "load" and not value.args and value.data.index == place.index and not value.data.indirect
 
 
 def _same_layout(plan: KernelPlan, write: WriteBack) -> bool:
