@@ -217,6 +217,26 @@ def test_recording_is_given_up_where_replays_are_slower(recorder, monkeypatch, c
     assert "replays of its parts are slower" in capsys.readouterr().err
 
 
+def test_a_function_that_is_recorded_again_while_it_is_measured_runs_once(recorder, monkeypatch):
+    """An input begins to move just when a call without the recording is to be measured."""
+    def program(x, state):
+        state.add_(1)
+        return torch.sort(torch.tanh(x @ x) @ x)[0] @ x + state
+
+    monkeypatch.setattr(trials.Trial, "is_over", lambda trial: False)
+    function = recorder.function(program, [torch.randn(8, 8), torch.zeros(8)], calls(*SORTS))
+    mine, theirs = torch.zeros(8), torch.zeros(8)
+    still = torch.randn(8, 8)
+    for number in range(12):
+        x = still if number < 2 else torch.randn(8, 8)
+        want = program(x, theirs)
+        got = function(x, mine)
+        torch.testing.assert_close(got[0], want)
+        torch.testing.assert_close(mine, theirs)
+        del got
+    assert function.sizes[None].attempts == 2
+
+
 REAL_OVER, REAL_SLOWER = trials.Trial.is_over, trials.Trial.is_slower
 
 

@@ -168,7 +168,8 @@ class GraphedFunction:
             with _lock:
                 recording = self._recording(inputs)
                 if recording is not None:
-                    if self.trials and (trial := self._trial(recording)) is not None:
+                    # What has just been recorded has run in that.
+                    if self.trials and not recording.has_run() and (trial := self._trial(recording)) is not None:
                         return self._try(trial, recording, given)
                     results = recording.replay(inputs)
                     if self.takes_list:

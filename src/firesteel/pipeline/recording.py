@@ -138,6 +138,10 @@ class Recording:
 
     # Running
 
+    def has_run(self) -> bool:
+        """Whether it has run for the call that it was recorded in, whose results the next replay gives."""
+        return self.parted and self.graph.first is not None
+
     def replay(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The results for these inputs."""
         if torch.is_grad_enabled():

@@ -32,7 +32,7 @@ class Trial:
         started = time.perf_counter()
         results = replay(inputs) if self.calls % 2 else plain(*inputs)
         wait()
-        if self.calls > 2:  # the first replay has run already, and what a first call without meets is not what later do
+        if self.calls > 2:  # what a first call of either kind meets, later ones do not
             (self.replays if self.calls % 2 else self.others).append(time.perf_counter() - started)
         return results
 
