@@ -9,6 +9,8 @@ import random
 from typing import Any
 
 import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -286,9 +288,31 @@ class Hooked(Part):
         return y
 
 
+class Summed(Part):
+    """What all processes have is averaged, with gradients."""
+
+    def __init__(self, how: str = "reduced") -> None:
+        super().__init__()
+        self.layer, self.how = nn.Linear(WIDTH, WIDTH), how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Averages over processes; rows may differ from one to the other."""
+        y = self.layer(x)
+        middle = y.mean(0)
+        if self.how == "reduced":
+            return y - collectives.all_reduce(middle, "sum", dist.group.WORLD) / dist.get_world_size()
+        if self.how == "gathered":
+            return y + collectives.all_gather_tensor(middle, 0, dist.group.WORLD).mean(0)
+        with torch.no_grad():
+            work = dist.all_reduce(total := middle.detach().clone(), async_op=True)
+            z = y.tanh()
+            work.wait()
+        return y * total.sigmoid() + z
+
+
 BLOCKS: dict[str, type[Part]] = {cls.__name__.lower(): cls for cls in (
     Linears, Attention, Normed, Counting, Dropped, Breaking, Sometimes, Tied, Frozen, Checkpointed, Several, Written,
-    Recurrent, Own, Hooked)}
+    Recurrent, Own, Hooked, Summed)}
 
 
 def draw_model(dice: random.Random, kind: str) -> list[tuple[str, dict[str, Any]]]:
@@ -303,6 +327,8 @@ def draw_model(dice: random.Random, kind: str) -> list[tuple[str, dict[str, Any]
                        "between": dice.choice(["gelu", "relu", "silu"])}
         elif name == "breaking":
             options = {"how": dice.choice(["asked", "data", "item", "caught"])}
+        elif name == "summed":
+            options = {"how": dice.choice(["reduced", "gathered", "begun"])}
         elif name == "sometimes":
             options = {"never": dice.random() < 0.3}
         elif name == "checkpointed":
@@ -316,17 +342,21 @@ def draw_model(dice: random.Random, kind: str) -> list[tuple[str, dict[str, Any]
 class Model(nn.Module):
     """A row of blocks, with a layer in front and one behind."""
 
-    def __init__(self, parts: list[tuple[str, dict[str, Any]]]) -> None:
+    def __init__(self, parts: list[tuple[str, dict[str, Any]]], gives: str = "tensor") -> None:
         super().__init__()
         self.front = nn.Linear(WIDTH, WIDTH)
         self.blocks = nn.ModuleList([BLOCKS[name](**options) for name, options in parts])
         self.behind = nn.Linear(WIDTH, WIDTH)
         self.number = 0
+        self.gives = gives
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         """Through all of them."""
         x = self.front(x)
         for block in self.blocks:
             block.number = self.number
             x = block(x)
-        return self.behind(x)
+        y = self.behind(x)
+        if self.gives == "pair":
+            return y, x.detach()
+        return {"result": y, "count": x.size(0), "more": [y.mean()]} if self.gives == "dict" else y

@@ -95,12 +95,13 @@ def _draw_loop(program: Program, dice: random.Random, world: int) -> None:
     if dice.random() < 0.3 and program.kind in ("ddp", "fsdp", "plain"):
         program.rows[dice.randrange(steps)][dice.randrange(world)] = dice.choice([2, 5])
     loop = program.loop
+    loop["gives"] = dice.choice(["tensor", "tensor", "pair", "dict"])
     loop["optimizer"] = dice.choice(["SGD", "momentum", "AdamW", "foreach", "fused"])
     accumulates = program.kind in ("ddp", "fsdp") and not program.wrapper.get("static_graph")
     for name, chance in (("accumulate", 0.3 if accumulates else 0), ("clip", 0.25), ("autocast", 0.15),
                          ("evaluate", 0.3), ("keep_gradients", 0.2), ("twice", 0.1), ("compiled_optimizer", 0.2),
                          ("hooks", 0.2), ("reload", 0.1), ("checkpoint_around", 0.1), ("retain", 0.1),
-                         ("sums", 0.1)):
+                         ("sums", 0.1), ("agree", 0.25)):
         if dice.random() < chance:
             loop[name] = True
 
@@ -112,7 +113,8 @@ def compare(rank: int, seed: int) -> str:
     fs.reset()
     fs.config.raise_on_internal_error = True
     expected = Run(program, rank, False).all()
-    result = Run(program, rank, True).all()
+    with fs.config.patch(agree_across_ranks=bool(program.loop.get("agree")), agree_wait=1.0):
+        result = Run(program, rank, True).all()
     allowed = 1.0
     if program.loop.get("autocast") or program.wrapper.get("precision"):
         allowed = 3000.0  # sums are rounded to bfloat16
@@ -189,7 +191,7 @@ class Run:
         """The model itself, and what is called to train it."""
         program = self.program
         torch.manual_seed(program.seed)
-        model = Model(program.parts)
+        model = Model(program.parts, program.loop["gives"])
         if program.style == "before":
             self._compile_blocks(model)
         if program.kind in ("tp", "both"):
@@ -218,7 +220,7 @@ class Run:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor.parallel import parallelize_module
 
-        self.mesh = init_device_mesh("cpu", (1, dist.get_world_size()) if self.program.kind == "both" else
+        self.mesh = init_device_mesh("cpu", _shape(dist.get_world_size()) if self.program.kind == "both" else
                                      (dist.get_world_size(),), mesh_dim_names=("outer", "inner")
                                      if self.program.kind == "both" else ("inner",))
         for block in model.blocks:
@@ -300,8 +302,7 @@ class Run:
             if loop.get("reload") and number == 1:
                 model.load_state_dict(model.state_dict())
             self.notes.append((f"random numbers {number}", torch.rand(2)))
-        if not loop.get("checkpoint_around"):  # where a second run ends early, what Python has noted is not said
-            self.notes.append(("counters", [block.noted for block in model.blocks]))
+        self.notes.append(("counters", [block.noted for block in model.blocks]))
 
     def _step(self, loss_of: Step, target: Any, x: torch.Tensor, aim: torch.Tensor) -> None:
         loop = self.program.loop
@@ -328,7 +329,10 @@ class Run:
     def _evaluate(self, model: Model, target: Any, x: torch.Tensor) -> None:
         model.eval()
         with torch.no_grad():
-            self.notes.append(("evaluated", _local(target(x))))
+            result = target(x)
+            result = [result["result"], *result["more"]] if isinstance(result, dict) else result
+            self.notes.append(("evaluated", [_local(item) for item in result] if isinstance(result, (list, tuple))
+                               else _local(result)))
         model.train()
 
     def _hook(self, model: Model) -> None:
@@ -354,8 +358,14 @@ class Run:
                 yield
 
 
+def _shape(world: int) -> tuple[int, int]:
+    """A mesh of two dimensions."""
+    return (2, world // 2) if world > 3 else (1, world)
+
+
 def _loss(model: Any, x: torch.Tensor, aim: torch.Tensor) -> torch.Tensor:
     y = model(x)
+    y = y["result"] if isinstance(y, dict) else y[0] if isinstance(y, tuple) else y
     return nn.functional.mse_loss(y.float(), aim)
 
 
