@@ -80,6 +80,27 @@ def test_counters_on_the_cpu_are_counted_beside_replays(gpu, capsys):
     assert states[0][1].item() == 8
 
 
+def test_numbers_that_are_copied_to_the_gpu(gpu, capsys):
+    """Nothing waits for the copy: kernels are given the number."""
+    gpu.on_host = ("length", "flag")
+
+    def program(x, length, flag):
+        moved = torch.ops.aten._to_copy.default(length, device=x.device)
+        chosen = torch.ops.aten._to_copy.default(flag, device=x.device, dtype=torch.float32)
+        rows = torch.arange(6, device=x.device) < moved
+        return torch.tanh(x @ x) @ x * chosen + rows, moved
+
+    for options in ({"cuda_graphs": True}, {}):
+        gpu.options, gpu.calls = options, []
+        fs.reset()
+        with gpu.here(), torch.no_grad():
+            compiled = fs.compile(program, backend=gpu)
+            for number in range(5):
+                given = torch.randn(6, 6), torch.tensor(number), torch.tensor(number % 2 == 0)
+                torch.testing.assert_close(compiled(*given), program(*given))
+        assert not [call for call in gpu.calls if "_to_copy" in call]
+
+
 def test_numbers_lie_side_by_side():
     numbers = [torch.tensor(3), torch.tensor(True), torch.tensor(5, dtype=torch.int16)]
     memory = numbers_on_device(torch.device("cpu"), torch.float64, *numbers)

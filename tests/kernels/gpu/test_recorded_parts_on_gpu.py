@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import firesteel as fs
-from firesteel.pipeline import recording
+from firesteel.pipeline import recording, trials
 from firesteel.pipeline.parted_graph import PartedGraph
 from kernels.gpu.on_gpu import needs_gpu, rand, strict
 
@@ -33,6 +33,12 @@ class Net(torch.nn.Module):
         for layer in self.second:
             x = F.dropout(F.gelu(layer(x)), self.dropout, True)
         return x
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch):
+    """Recordings stay, whatever is faster, after the first calls were measured."""
+    monkeypatch.setattr(trials.Trial, "is_slower", lambda trial: False)
 
 
 def parted():
@@ -70,8 +76,8 @@ def test_an_operator_that_waits():
     def middle(x):
         return torch.unique(torch.topk(x.abs().sum(1), 3)[1]).sum() * 1e-3
 
-    agree(Net(middle).cuda(), lambda: [rand(32, 128)])
-    assert parted() in ([], [[True, False, False, True]], [[True, False, True]])
+    compiled = agree(Net(middle).cuda(), lambda: [rand(32, 128)])
+    assert compiled and all(kinds.count(True) == 2 for kinds in parted()) and parted()
 
 
 @torch.no_grad()
@@ -97,7 +103,8 @@ def test_counters_on_the_cpu():
         return (torch.arange(128, device="cuda") < length) * scale
 
     length = torch.tensor(5)
-    agree(Net(middle).cuda(), lambda: [rand(32, 128), length.add_(1).clone(), torch.randn((), dtype=torch.float64)])
+    compiled = agree(Net(middle).cuda(), lambda: [rand(32, 128), length.add_(1).clone(), torch.randn(())])
+    assert compiled and all(kinds.count(True) == 1 for kinds in parted()) and parted()
 
 
 @torch.no_grad()

@@ -3,7 +3,8 @@
     mul: cuda[100] = aten.mul.Tensor(x, scale)        scale: a CPU tensor without dimensions
 
 becomes ``number = aten.item(scale)`` and a kernel with that number as a parameter. Eager does the same,
-and only in pointwise operators and a few others; the rest refuse such an operand.
+and only in pointwise operators and a few others; the rest refuse such an operand. Where a program copies such a tensor
+to the GPU, that is a number of the kernels which read the copy, too: eager waits for the GPU until it is copied.
 
 Where launches are recorded and replayed, parameters are as they were recorded. Kernels read numbers from the GPU's
 memory then, where the host puts them at every call: ``host.numbers = numbers_on_device(cuda, scale, ...)``, all those
@@ -33,6 +34,7 @@ _DTYPES = frozenset({
 })  # fmt: skip
 
 _OTHERS = frozenset({"aten.masked_fill.Tensor", "aten.index_put.default", "aten.index_fill.int_Tensor"})
+_COPY = "aten._to_copy.default"
 
 
 def is_number(value: Any) -> bool:
@@ -46,6 +48,9 @@ def takes_numbers(node: torch.fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch_compat.OpOverload):
         return False
+    if str(target) == _COPY:
+        copy = node.meta.get("val")
+        return isinstance(copy, torch.Tensor) and not kind_of(copy).is_host
     return torch.Tag.pointwise in target.tags or str(target) in _OTHERS
 
 
