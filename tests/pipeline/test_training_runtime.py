@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import torch.utils.checkpoint
 
 import firesteel as fs
-from firesteel import config
+from firesteel import config, torch_compat
 
 BACKENDS = pytest.mark.parametrize("backend", ["aot_eager", "native"])
 
@@ -414,3 +414,33 @@ def test_one_of_several_views_is_not_changed_behind_a_graph(part, backend):
     for result in (plain, found):
         with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
             result.add_(1)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "native"])
+@pytest.mark.parametrize("one_by_one", [True, False], ids=["one by one", "all or none"])
+def test_a_changed_result_is_missed_by_its_own_gradients_only(backend, one_by_one, monkeypatch):
+    """Also where torch gives out what a function has saved all or not at all, as it does before 2.13."""
+    if not one_by_one:
+        monkeypatch.setattr(torch_compat, "SAVED_ONE_BY_ONE", False)
+        monkeypatch.setattr(torch_compat.saved_tensors, "SAVED_ONE_BY_ONE", False)
+
+    def function(x):
+        y, z = x.exp(), x.sin()
+        return y, z * 3, y * z
+
+    def gradients(called):
+        x = torch.ones(3, requires_grad=True)
+        y, z, both = called(x)
+        y.detach().add_(1)
+        found = []
+        for result in (z, both, z, y, both):
+            try:
+                found.append(torch.autograd.grad(result.sum(), x, retain_graph=True)[0])
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error)
+                found.append(None)
+        return found
+
+    expected = gradients(function)
+    assert [gradient is None for gradient in expected] == [False, True, False, True, True]
+    torch.testing.assert_close(gradients(fs.compile(function, backend=backend)), expected)

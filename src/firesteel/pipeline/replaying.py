@@ -451,7 +451,7 @@ def inputs_of(ctx: Any, call: Call, results: int = ALL_RESULTS) -> list[Any]:
         return replay.inputs(call, {}, results)
     changeable: dict[int, Any] = {}
     try:
-        saved = ctx.saved_tensors
+        saved = torch_compat.all_saved_tensors(ctx)
     except RuntimeError:
         # A result of the function that was saved may have been changed since: the graph will compute it again.
         changeable = {at: value if at in call.copied else value.requires_grad_(unit.examples[at].requires_grad)

@@ -363,8 +363,8 @@ class CompiledFunction(torch.autograd.Function):
         ctx.part = None
         ctx.numbers = values[unit.numbers_at:]
         ctx.shapes = [results[at].shape for at in unit.tangents_at]
-        ctx.save_for_backward(*[everything[at].detach() if at in unit.results_saved_apart else everything[at]
-                                for at in unit.saved_from])
+        _save(ctx, [everything[at].detach() if at in unit.results_saved_apart else everything[at]
+                    for at in unit.saved_from])
         if unit.others_at:
             ctx.mark_non_differentiable(*[results[at] for at in unit.others_at])
         return tuple(results)
@@ -401,7 +401,7 @@ class _PartFunction(torch.autograd.Function):
         ctx.shapes = [everything[first + at].shape for at in unit.tangents_at]
         own = set(part.inputs)
         # The history of an input that this part does not differentiate is not its business.
-        ctx.save_for_backward(*[
+        _save(ctx, [
             everything[at].detach() if at < first and at not in own or at in unit.results_saved_apart
             else everything[at] for at in _kept_from(unit, part)])
         return tuple([everything[first + unit.tangents_at[number]] for number in part.results])
@@ -436,6 +436,12 @@ class StagedFunction(torch.autograd.Function):
 
 
 _apply, _apply_part, _apply_staged = map(quick_apply, (CompiledFunction, _PartFunction, StagedFunction))
+
+
+def _save(ctx: Any, tensors: list[torch.Tensor]) -> None:
+    ctx.save_for_backward(*tensors)
+    if not torch_compat.SAVED_ONE_BY_ONE:
+        torch_compat.note_versions(ctx, tensors)
 
 
 def _kept_from(unit: TrainingUnit, part: Part | None) -> list[int]:
@@ -579,7 +585,7 @@ def _saved_for(run: CompiledBackward, ctx: Any, part: Part | None) -> list[Any]:
     places = range(count) if part is None or part.parted.kept_at is None else part.parted.kept_at
     saved: list[Any] | None
     try:
-        saved = list(ctx.saved_tensors)
+        saved = list(torch_compat.all_saved_tensors(ctx))
     except RuntimeError:
         wanted = set(range(count) if run.kept_at is None else run.kept_at)
         saved = torch_compat.saved_tensors_at(ctx, [at for at, place in enumerate(places) if place in wanted])

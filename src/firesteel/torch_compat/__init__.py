@@ -77,7 +77,6 @@ from .dynamo_imports import (
 from .global_state import (
     AUTOCAST_DEVICES,
     FORWARD_AD_LEVEL,
-    SAVED_ONE_BY_ONE,
     STATE_QUERIES,
     AutocastState,
     after_backward,
@@ -106,7 +105,6 @@ from .global_state import (
     packing_refusal,
     raise_freed,
     refuse_packing,
-    saved_tensors_at,
     saves_tensors,
     set_autocast_nesting,
     set_autocast_state,
@@ -145,6 +143,7 @@ from .recognised import (
     true_while_exporting,
 )
 from .result_hooks import HooksForGradients, call_hooks_for_gradients, hooks_see_gradients_only
+from .saved_tensors import SAVED_ONE_BY_ONE, all_saved_tensors, note_versions, saved_tensors_at
 from .tensors import (
     alias_with_history,
     alive,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -150,22 +150,6 @@ def forward_ad_active() -> bool:
 
 #: The function that autograd is running in this thread, None while it runs none.
 current_autograd_node = torch._C._current_autograd_node
-
-SAVED_ONE_BY_ONE = hasattr(torch._C._autograd.SavedTensor, "unpack")
-"""Whether a function gives out one of the tensors that it has saved where another has been changed since."""
-
-
-def saved_tensors_at(ctx: Any, positions: Iterable[int]) -> list[Any] | None:
-    """Some of the tensors that an autograd function saved, and None for the others; None if one cannot be had."""
-    saved = getattr(ctx, "_raw_saved_tensors", ())
-    tensors: list[Any] = [None] * len(saved)
-    try:
-        for at in positions:
-            tensors[at] = saved[at].unpack()
-    except (AttributeError, IndexError, RuntimeError):  # changed since, a result of the function, or freed
-        return None
-    return tensors
-
 
 def saves_tensors(function: Any) -> bool:
     """Whether a function of autograd's graph has saved tensors, which a backward pass frees."""

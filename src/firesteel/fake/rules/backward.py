@@ -81,9 +81,11 @@ def layer_norm(
     output_mask: Sequence[bool],
 ) -> Any:
     """All contiguous. Parameters of another dtype are left to torch."""
-    if weight is None and mean.dtype is not x.dtype and x.device == CPU:
+    if x.device != CPU or not x.dtype.is_floating_point:
+        return NotImplemented
+    if weight is None and mean.dtype is not x.dtype:
         raise FakeUnsupported("aten.native_layer_norm_backward", "statistics of another dtype, which eager refuses")
-    if x.device != CPU or not x.dtype.is_floating_point or not same_kind(x, grad, mean, rstd, weight, bias):
+    if not same_kind(x, grad, mean, rstd, weight, bias):
         return NotImplemented
     wanted, parameters = (x, weight, bias), []
     for asked, t in zip(output_mask[1:], wanted[1:], strict=True):
