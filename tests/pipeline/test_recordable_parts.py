@@ -5,12 +5,14 @@ Kernels are those of the CPU, and what cannot be recorded is chosen by the tests
 
 from __future__ import annotations
 
+import copy
 import random
 
 import pytest
 import torch
 
 import firesteel as fs
+from firesteel.autodiff.joint import trace_training
 from firesteel.functional import trace
 from firesteel.kernels.host.printer import host_function
 from firesteel.kernels.ir import ExternCall
@@ -20,6 +22,7 @@ from firesteel.pipeline import cuda_graphs, parted_graph, recordable_parts, tria
 from firesteel.pipeline.compile import compile_functional
 from firesteel.pipeline.cuda_graphs import GraphedFunction
 from firesteel.pipeline.parted_graph import PartedFunction
+from firesteel.pipeline.training import TrainingUnit
 from pipeline.test_cuda_graphs import record_on_cpu
 
 CPU = torch.device("cpu")
@@ -59,8 +62,10 @@ class Recorder:
 
     def function(self, program, examples, refuses):
         """The program, of whose plan the steps that ``refuses`` names are left out."""
-        functional = trace(torch.fx.symbolic_trace(program), examples)
-        compiled = compile_functional(functional, Options(), "f")
+        return self.graphed(trace(torch.fx.symbolic_trace(program), examples), refuses)
+
+    def graphed(self, functional, refuses, name="f"):
+        compiled = compile_functional(functional, Options(), name)
         kernels = kernels_of(compiled.plan)
         addresses = {id(kernel): code.address for kernel, code in zip(kernels, compiled.compiled, strict=True)}
         plain = recordable_parts.obstacle
@@ -79,8 +84,8 @@ class Recorder:
             return run
 
         self.monkeypatch.setattr(recordable_parts, "obstacle", obstacle)
-        function = GraphedFunction(compiled.run, compiled.functional, CPU, "f", False, 1e6)
-        function.parted = PartedFunction(compiled.plan, CPU, part_of, "f")
+        function = GraphedFunction(compiled.run, compiled.functional, CPU, name, False, 1e6)
+        function.parted = PartedFunction(compiled.plan, CPU, part_of, name)
         self.monkeypatch.setattr(recordable_parts, "obstacle", plain)
         return function
 
@@ -238,6 +243,48 @@ def test_a_function_that_is_recorded_again_while_it_is_measured_runs_once(record
 
 
 REAL_OVER, REAL_SLOWER = trials.Trial.is_over, trials.Trial.is_slower
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return torch.tanh(self.second(torch.sort(torch.tanh(self.first(x)), dim=0)[0]) * x).square().mean(1)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+def test_forward_of_training_is_recorded_in_parts(recorder, to_none):
+    forwards = []
+
+    def half(functional, name, takes_list):
+        if takes_list:
+            compiled = compile_functional(functional, Options(), name, takes_list=True)
+            return GraphedFunction(compiled.run, compiled.functional, CPU, name, True, 1e6)
+        forwards.append(recorder.graphed(functional, calls(*SORTS), name))
+        return forwards[-1]
+
+    def backend(module, examples):
+        return TrainingUnit(module, examples, trace_training(module, examples), half)
+
+    model = Net()
+    compiled, eager = fs.compile(model, backend=backend, fullgraph=True), copy.deepcopy(model)
+    kept = []
+    for number in range(10):
+        x = torch.randn(8, 16)
+        losses = [run(x) for run in (compiled, eager)]
+        for loss in losses:
+            loss.sum().backward()
+        kept.append([loss.detach() for loss in losses])
+        for p, q in zip(model.parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+        if number % 3 != 1:
+            model.zero_grad(to_none), eager.zero_grad(to_none)
+        del losses, loss
+    for got, want in kept:
+        torch.testing.assert_close(got, want)
+    assert None in reasons(forwards[0]) and forwards[0].sizes[None].recordings
 
 
 def random_program(seed):

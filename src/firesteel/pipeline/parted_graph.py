@@ -32,7 +32,7 @@ _Step = tuple[Any, Any, Sequence[Name], Sequence[Name]]
 
 
 class LeftOutFailed(Exception):
-    """What is not recorded has raised, in a call that has changed something already."""
+    """A call has raised that may have changed something already: what is not recorded, or for lack of memory."""
 
 
 class PartedGraph:
@@ -138,7 +138,6 @@ class PartedFunction:
             entry.name if isinstance(entry, Buffer) else entry: part
             for entry, part in zip(self.plan.inputs, given, strict=True)
             if not isinstance(entry, Buffer) or entry.device == self.device}, set(self.inputs))
-        stack.open = False
         try:
             at = 0
             while at < len(self.parts):
@@ -148,9 +147,15 @@ class PartedFunction:
                 elif not self._record(at, graph, values, stack, products):
                     continue
                 at += 1
+            return graph, self._results(graph, values)
+        except LeftOutFailed:
+            raise
+        except Exception as error:
+            if graph.steps:
+                raise LeftOutFailed from error
+            raise
         finally:
             stack.open = False
-        return graph, self._results(graph, values)
 
     def _numbers(self, inputs: Sequence[Any]) -> dict[Name, Any]:
         """The numbers that the layouts of inputs tell."""
