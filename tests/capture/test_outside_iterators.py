@@ -89,6 +89,42 @@ def test_two_iterators_over_one_list_of_tensors():
     assert [list(left) for left in plain[1:]] == [list(left) for left in given[1:]] and len(given[0]) == 3
 
 
+CHANGES = {
+    "popped": lambda x, items, held: (x + 1, [held.pop(key) for key in items]),
+    "added": lambda x, items, held: (x + 1, [held.add(key + 10) for key in items]),
+    "in a dictionary": lambda x, items, held: (x + 1, {key: held.setdefault(key + 10) for key in enumerate(items)}),
+    "before": lambda x, items, held: (held.pop(1), x + 1, next(items)),
+    "behind": lambda x, items, held: (next(items), x + 1, held.pop(1)),
+    "a comprehension": lambda x, items, held: (x + 1, [held.pop(key) for key in held]),
+    "another one": lambda x, items, held: (x + 1, [held.update({item: item}) for item in [*items]]),
+}
+
+
+@pytest.mark.parametrize("make", [lambda held: iter(held), lambda held: iter(held.values())], ids=["keys", "values"])
+@pytest.mark.parametrize("held", [{1: 2, 2: 3}, {1, 2}], ids=["dict", "set"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_an_iterator_goes_through_changes(name, held, make):
+    """As of a comprehension that is called by itself, because the function around it raises: a call of a function."""
+    def outcome(function):
+        own = held.copy()
+        try:
+            items = make(own)
+        except AttributeError:
+            items = iter(own)
+        try:
+            result = function(x(), items, own)
+        except Exception as error:
+            result = repr(error)
+        try:
+            return repr(result), own, list(items)
+        except RuntimeError as error:
+            return repr(result), own, str(error)
+
+    compiled = fs.compile(CHANGES[name], backend="eager")
+    for _ in range(2):
+        assert outcome(compiled) == outcome(CHANGES[name])
+
+
 def test_other_items_are_another_program():
     compiled = fs.compile(takes_all, fullgraph=True)
     for make in (lambda: iter([1, 2]), lambda: iter([1, 5]), lambda: iter((1, 2)), lambda: iter([1, 2, 3])):

@@ -47,8 +47,30 @@ class Named(NamedTuple):
         return 5
 
 
+class LoudNamed(Named):
+    __add__, __len__, __iter__, __bool__, __contains__ = (
+        Loud.__add__, Loud.__len__, Loud.__iter__, Loud.__bool__, Loud.__contains__)
+
+
 class Members(set):
     pass
+
+
+class Noting(set):
+    """Its operators in place do something else, and one gives another object."""
+
+    def __ior__(self, other: Any) -> Any:
+        self.add(("or", len(other)))
+        return self
+
+    def __isub__(self, other: Any) -> Any:
+        return Noting(["less", *other])
+
+    def __iand__(self, other: Any) -> Any:
+        return "and"
+
+    def __ixor__(self, other: Any) -> Any:
+        return NotImplemented
 
 
 class Ordered(OrderedDict):
@@ -107,6 +129,18 @@ def test_tuples_with_methods_of_their_own(made: str) -> None:
     check(f, lambda: (x(), Loud([1, 2]), Named(3)), fullgraph=False)
 
 
+@pytest.mark.parametrize("made", ["inside", "outside"])
+def test_named_tuples_with_methods_of_their_own(made: str) -> None:
+    def f(v, named):
+        if made == "inside":
+            named = LoudNamed(3)
+        first, = named
+        return (v + 1, named + (3,), len(named), list(named), bool(named), 9 in named, named.a, named[0], first,
+                [one for one in named], 1 if named else 2, named == (3,), named._replace(a=4).a)
+
+    check(f, lambda: (x(), LoudNamed(3)), fullgraph=False)
+
+
 def test_augmented_assignment_of_a_set_subclass() -> None:
     def f(v, members):
         before = members
@@ -115,6 +149,23 @@ def test_augmented_assignment_of_a_set_subclass() -> None:
         return v + 1, members is before, members
 
     check(f, lambda: (x(), Members({1, 2})), fullgraph=False)
+
+
+@pytest.mark.parametrize("made", ["inside", "outside"])
+def test_operators_in_place_of_a_set_subclass(made: str) -> None:
+    def f(v, members):
+        if made == "inside":
+            members = Noting([1])
+        before = members
+        members |= {3, 4}
+        same = members is before
+        members -= {5}
+        other = members
+        members &= {1}
+        other ^= {5, 6}
+        return v + 1, same, before, members, other, type(other)
+
+    check(f, lambda: (x(), Noting([1])), fullgraph=False)
 
 
 def test_deques_with_a_limit() -> None:

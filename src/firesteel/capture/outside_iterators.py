@@ -6,11 +6,13 @@ breaks has advanced, are stepped in plain Python: each round would be compiled o
 
 from __future__ import annotations
 
+import gc
 import itertools
 import operator
 import re
 from typing import TYPE_CHECKING, Any
 
+from .signals import GraphBreak
 from .source import Source, call_source, item_source
 from .values.base import Value
 from .values.iterators import (
@@ -63,6 +65,23 @@ class OutsideIterator(IteratorValue):
     def emit_mutation(self, code: EntryCode, target: str, owner: type | None = None) -> None:
         """Advance the real one."""
         code.line(f"{code.constant(advance)}({target}, {self.steps})")
+
+
+class CopiedIterator(SequenceIterator):
+    """Goes through what was left of an iterator of a dictionary or set, as long as that stays as it was."""
+
+    __slots__ = ("real",)
+
+    def __init__(self, rest: ListValue, real: Any) -> None:
+        super().__init__(rest)
+        self.real = real
+
+    def next_item(self, tx: Tracer) -> Value | None:
+        for container in gc.get_referents(self.real):
+            known = tx.known.get(id(container))
+            if known is not None and tx.effects.is_changed(getattr(known, "storage", None) or known):
+                raise GraphBreak("an iterator from outside over a container that has been changed")
+        return super().next_item(tx)
 
 
 def advance(iterator: Any, steps: int) -> None:
@@ -145,7 +164,7 @@ def _model(tx: Tracer, real: Any, kind: type, source: Source) -> Value | None:
         return model
     if kind in COPIED:
         rest = tx.wrap(left(real), call_source(source, left)).realize()
-        return SequenceIterator(rest) if isinstance(rest, ListValue) else None
+        return CopiedIterator(rest, real) if isinstance(rest, ListValue) else None
     return None
 
 
