@@ -41,6 +41,7 @@ SHORT_BAR, LONG_BAR = 1.15, 0.9
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "firesteel"
 FRESH = [False]
 """Whether each run has a new interpreter."""
+KEPT_VARIABLE = "FIRESTEEL_COMPILE_AFTER"
 LONGEST = 900
 """Seconds that a run may take."""
 
@@ -80,7 +81,9 @@ def _child(name: str, side: str, calls: list[int], threads: int, clock: str, fol
 
     from benchmarks.programs.one_run import run_side
 
-    # caches are empty; no variable is ours, as with most users
+    # caches are empty; no variable is ours, as with most users, for any of them has settings imported
+    for variable in [name for name in os.environ if name.startswith("FIRESTEEL_") and name != KEPT_VARIABLE]:
+        del os.environ[variable]
     os.environ |= {"XDG_CACHE_HOME": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
     gc.collect()  # copies the memory that is shared with the other process, which would be counted below
     if side == "inside":
