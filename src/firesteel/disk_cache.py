@@ -26,7 +26,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from . import config, remote_cache
 from .cache_claims import Claim, Turn, wait_for
@@ -34,6 +34,7 @@ from .cache_entries import Refused, opened, sealed
 from .events import note
 from .locks import new_lock
 from .logs import log
+from .records import dataclass
 
 SIZE_LIMIT = 1 << 30
 """How many bytes the entries may take together before the ones not used for longest go."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
 from .errors import UserCodeError, with_article
+from .records import dataclass
 
 Range = tuple[int | None, int | None]
 """Least and greatest size, None where there is no bound."""

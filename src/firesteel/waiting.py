@@ -312,7 +312,7 @@ def _waiting_module(module: torch.nn.Module, make: MakeCompiler, again: Again) -
     twin = make_twin(module, again, {
         **methods(module, _call, _forward), _WAITING: waiting, END_WAITING: staticmethod(waiting.end)})
     twin_class = type(twin)
-    if any(base.__module__.startswith("torch.distributed") for base in type(module).__mro__):  # `fully_shard` makes those
+    if any(base.__module__.startswith("torch.distributed") for base in type(module).__mro__):  # of `fully_shard`
         from .torch_compat import share_state
 
         share_state(module, twin)

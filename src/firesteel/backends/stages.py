@@ -16,7 +16,6 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch.fx
@@ -29,6 +28,8 @@ from firesteel.functional.graph import needed_for
 from firesteel.functional.state import EnteredModes, GlobalState, is_profiling, is_state_change
 from firesteel.shapes import Symbol
 from firesteel.shapes.symnode import expr_of
+
+from ..records import dataclass
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node

@@ -8,13 +8,13 @@ them fits none, and the check for a new one says so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .. import shapes
 from ..errors import DeclaredSizesError, UserFrame
+from ..records import dataclass
 from .source import AttrSource, LocalSource, SizeSource, Source, item_source
 
 Declared = shapes.Expr | int | None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..records import dataclass
 from .signals import GraphBreak
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import collections
 import functools
 import itertools
 import types
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..records import dataclass
 from .python_errors import refused_call
 from .signals import GraphBreak
 from .source import written_in_python

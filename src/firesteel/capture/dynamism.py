@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from .. import config, shapes
 from ..errors import ConstraintViolationError
+from ..records import dataclass
 from ..shape_markers import dims_marked
 from ..shapes.symnode import make_symint
 from .argument_sizes import ArgumentSizes

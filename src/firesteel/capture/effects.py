@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from ..records import dataclass
 from .source import StorageSource, instance_table
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserFrame
+from ..records import dataclass
 from ..shapes import ShapeGuard
 from .dynamism import TensorSeen
 from .entry_code import parameter_name

@@ -19,9 +19,9 @@ import re
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..records import dataclass
 from ..shapes import ShapeGuard
 from ..shapes.symnode import make_symbolic
 from .bytecode.line_table import with_lines

@@ -6,12 +6,12 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
 from .. import torch_compat
+from ..records import dataclass
 from ..systems import at_fork
 from .guards import Guard, stamp_condition
 from .recursion import deepest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from .. import torch_compat
 from ..errors import UserFrame
 from ..fake.dims import known_equal, layout_of, offset_of
 from ..fake.tensor import FakeTensor, view_of
+from ..records import dataclass
 from ..shapes import Expr, Symbol
 from ..shapes.symnode import expr_of
 from ..torch_compat.graph_modules import LazyGraphModule

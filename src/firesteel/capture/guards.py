@@ -7,7 +7,7 @@ import math
 import types
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy
@@ -15,6 +15,7 @@ import torch
 
 from .. import torch_compat
 from ..errors import UserFrame
+from ..records import dataclass
 from .source import Source, WeakConstant, goes_away
 
 

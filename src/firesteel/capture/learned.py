@@ -17,12 +17,12 @@ import sys
 import types
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from .. import disk_cache
 from ..locks import new_lock
 from ..logs import log
+from ..records import dataclass
 
 KIND = "learned"
 _LONGEST_NAME = 300

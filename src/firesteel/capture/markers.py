@@ -10,7 +10,6 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import shapes, torch_compat
@@ -24,6 +23,7 @@ from ..function_marks import (
     compiled_by_torch,
     set_own_attributes,
 )
+from ..records import dataclass
 from ..registry import Registry
 from .assertions import assume, state, typical
 from .break_reasons import written_name

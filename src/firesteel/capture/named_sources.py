@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
+from ..records import dataclass
 from ..torch_compat import compiler_setting
 
 

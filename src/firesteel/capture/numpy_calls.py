@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -14,6 +14,7 @@ import torch
 from .. import config, torch_compat
 from ..devices import kind_of
 from ..fake.dims import known_equal, layout_of
+from ..records import dataclass
 from .call_signatures import TRIPS
 from .guards import NumberSeen
 from .numpy_numbers import extremum

@@ -11,7 +11,7 @@ not change anything that was there before; whoever makes one of a branch or a lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import getitem
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import torch
 import torch.fx
 
 from .. import torch_compat
+from ..records import dataclass
 from ..torch_compat.graph_modules import LazyGraphModule
 from .global_state import GlobalState
 from .signals import GraphBreak, UserRaise

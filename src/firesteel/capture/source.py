@@ -12,9 +12,9 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
+from ..records import dataclass
 from ..torch_compat.subclasses import plain_alias
 
 

@@ -11,9 +11,9 @@ has about as many operations as the one before, and a range says how many there 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..records import dataclass
 from .signals import GraphBreak, Restart
 from .values.base import Value
 from .values.iterators import ConstantIterator, IteratorValue

@@ -7,13 +7,13 @@ parts they are made of; what was remembered of an earlier call with the same met
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import torch_compat
 from ..devices import kind_of
+from ..records import dataclass
 from ..shapes import ShapeEnv, Symbol
 from ..torch_compat import has_symbolic_layout
 from ..torch_compat.subclasses import has_own_dispatch, is_overriding

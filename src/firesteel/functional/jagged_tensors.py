@@ -13,11 +13,11 @@ offsets that the program has. Autograd works on the nested tensor, whose gradien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from ..records import dataclass
 from ..torch_compat import nested, subclasses
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from ..autodiff.passed_gradients import PassedGradient
 from ..fake.dims import contiguous_strides, layout_of
 from ..fake.rules.strides import memory_order
 from ..functional.graph import FreshTensor, SameAs
+from ..records import dataclass
 from ..shapes import Symbol
 
 

@@ -20,7 +20,7 @@ import functools
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from operator import getitem
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from ..errors import UserCodeError
 from ..functional.applied_functions import AppliedFunction
 from ..functional.graph import FreshTensor
 from ..functional.state import GlobalState
+from ..records import dataclass
 from .failing_graphs import RandomState, random_state, restore_random_state
 
 if TYPE_CHECKING:

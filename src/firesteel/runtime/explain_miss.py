@@ -6,7 +6,6 @@ import dataclasses
 import re
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +16,7 @@ from ..capture.guards import Guard
 from ..capture.learned import NOTHING, Learned
 from ..capture.source import InstanceDictSource, LocalSource, SizeSource, Source, StrideSource
 from ..errors import UserFrame
+from ..records import dataclass
 from ..shape_markers import class_marked_static
 from ..shapes import print_python
 from ..torch_compat.subclasses import DisableSubclasses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -12,6 +11,7 @@ import torch
 from ..capture.dynamism import TensorSeen, changes
 from ..capture.learned import Learned
 from ..capture.source import LocalSource
+from ..records import dataclass
 
 
 @dataclass(frozen=True)

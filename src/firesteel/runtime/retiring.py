@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ import torch
 from .. import config, rank_decisions, torch_compat
 from ..logs import log
 from ..own_frames import passed_over
+from ..records import dataclass
 from ..torch_compat.pytrees import tree_leaves
 from .earlier_ways import keep_earlier_way
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 
 from firesteel import config
@@ -15,6 +15,8 @@ from firesteel.shapes.guards import UNKNOWN, Provenance, ShapeGuard, SymbolInfo,
 from firesteel.shapes.ranges import ANY_FLOAT, BOOL, INF, Interval
 from firesteel.shapes.simplify import simplify_under_ranges
 from firesteel.shapes.undecidable import UndecidableError
+
+from ..records import dataclass
 
 
 class LateDecisionError(Exception):

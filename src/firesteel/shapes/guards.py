@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from firesteel.errors import UserFrame
 from firesteel.shapes import relations
@@ -11,6 +10,8 @@ from firesteel.shapes.expr import Call, Const, Expr, Scalar, Symbol
 from firesteel.shapes.facts import Facts
 from firesteel.shapes.printing import risk
 from firesteel.shapes.ranges import Interval
+
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

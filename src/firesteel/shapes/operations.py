@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from firesteel.shapes import arithmetic, relations
 from firesteel.shapes.expr import Call, Expr, Scalar
+
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from firesteel.shapes.expr import Call, Const, Expr, Product, Scalar, Sum
 from firesteel.shapes.polynomials import primitive
+
+from ..records import dataclass
 
 INF = math.inf
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
+
+from ..records import dataclass
 
 _MODULE = "torch.fx.experimental.dynamic_spec"
 _ATTACHED = "_dynamic_spec"

@@ -6,12 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..devices import KINDS
+from ..records import dataclass
 
 #: ``set_grad_enabled(bool)`` without the object that the public function makes.
 set_grad_enabled = torch._C._set_grad_enabled

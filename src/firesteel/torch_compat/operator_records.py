@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd import profiler as profilers
 from torch.profiler import record_function
+
+from ..records import dataclass
 
 RANGE = "firesteel: "
 GRAPH, COMPILING, PLAIN = f"{RANGE}graph", f"{RANGE}compiling", f"{RANGE}plain: "

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from ..locks import new_rlock
+from ..records import dataclass
 
 ABSENT = object()
 """Stands for an attribute or a module that was not there."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...records import dataclass
 from ..signals import GraphBreak, NotConstant
 from ..source import Source
 from .base import ContainerValue, IdentityKey, Value
