@@ -417,9 +417,7 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
         case Sum():
             new = [(rebuild(monomial, rewrite, memo), coefficient) for monomial, coefficient in expr.terms]
             if any(now is not old for (now, _), (old, _) in zip(new, expr.terms, strict=True)):
-                result = const(expr.const)
-                for monomial, coefficient in new:
-                    result = arithmetic.add(result, arithmetic.mul(monomial, const(coefficient)))
+                result = _weighted_sum(expr.const, new)
             rewritten = rewrite(result)
             result = result if rewritten is None else rewritten
         case Product():
@@ -441,6 +439,22 @@ def rebuild(expr: Expr, rewrite: Callable[[Expr], Expr | None], memo: dict[Expr,
         case _:
             pass
     memo[expr] = result
+    return result
+
+
+def _weighted_sum(constant: int, summands: list[tuple[Expr, int]]) -> Expr:
+    """`constant + Σ coefficient * expression`, of any expressions, normalised."""
+    if all([summand.kind == "int" for summand, _ in summands]):  # added up at once
+        merged: dict[Expr, int] = {}
+        for summand, coefficient in summands:
+            own, terms = polynomials.parts(summand)
+            constant += own * coefficient
+            for monomial, factor in terms:
+                merged[monomial] = merged.get(monomial, 0) + factor * coefficient
+        return polynomials.from_terms(constant, merged)
+    result: Expr = const(constant)
+    for summand, coefficient in summands:
+        result = arithmetic.add(result, arithmetic.mul(summand, const(coefficient)))
     return result
 
 

@@ -174,9 +174,14 @@ def behind_torchs_compiler(function: types.FunctionType) -> Any:
     return original if (original.__module__ or "").startswith("torch.") else None
 
 
+_PLAIN = frozenset({bool, int, float})
+
+
 def _is_plain(value: Any) -> bool:
+    if type(value) in _PLAIN:
+        return True
     if isinstance(value, (tuple, list)):
-        return all(_is_plain(item) for item in value)
+        return all([_is_plain(item) for item in value])
     return isinstance(value, (bool, int, float))
 
 
@@ -185,8 +190,10 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def _is_ours(value: Any) -> bool:
     """Whether a value holds nothing but plain numbers and symbolic ones that answer for themselves."""
+    if type(value) in _PLAIN:
+        return True
     if isinstance(value, (tuple, list)):
-        return all(_is_ours(item) for item in value)
+        return all([_is_ours(item) for item in value])
     if isinstance(value, _SYMBOLIC):
         return getattr(value.node, "answers_for_itself", False)
     if isinstance(value, torch.Tensor):
@@ -300,7 +307,7 @@ class _SymbolicShapes(types.ModuleType):
         def predicate(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(original)
             def answer(*args: Any, **kwargs: Any) -> Any:
-                if not kwargs and _is_ours(args) and not _is_plain(args):
+                if not kwargs and not _is_plain(args) and _is_ours(args):
                     return ours(*args)
                 return original(*args, **kwargs)
 

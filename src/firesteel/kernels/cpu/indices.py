@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import torch
 
 from ...functional.graph import Unsupported
-from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr
+from ...shapes import Call, Const, Expr, Product, Sum, Symbol, as_expr, polynomials
+from ...shapes.expr import ZERO
 from ...shapes.relations import sides
 from ..signs import may_be_negative
 from .constant_division import floored, has_reciprocal, splat_number
@@ -45,16 +46,17 @@ def split(index: Expr, axis: Symbol, varying: Collection[Symbol] = ()) -> tuple[
     >>> split(s * i + 3, i), split(i * i, i)
     ((s, 3), None)
     """
-    coefficient, rest = as_expr(0), as_expr(0)
-    terms = index.terms if isinstance(index, Sum) else ((index, 1),)
-    if isinstance(index, Sum):
-        rest = as_expr(index.const)
+    symbols = index.free_symbols
+    if varying and not symbols.isdisjoint(varying):
+        return None
+    coefficient: Expr = ZERO
+    if axis not in symbols:
+        return coefficient, index
+    constant, terms = polynomials.parts(index)
+    rest: dict[Expr, int] = {}
     for monomial, factor in terms:
-        symbols = monomial.free_symbols
-        if any(symbol in symbols for symbol in varying):
-            return None
-        if axis not in symbols:
-            rest = rest + monomial * factor
+        if axis not in monomial.free_symbols:
+            rest[monomial] = factor
         elif monomial is axis:
             coefficient = coefficient + factor
         elif isinstance(monomial, Product):
@@ -68,7 +70,7 @@ def split(index: Expr, axis: Symbol, varying: Collection[Symbol] = ()) -> tuple[
             coefficient = coefficient + other
         else:
             return None
-    return coefficient, rest
+    return coefficient, polynomials.from_terms(constant, rest)
 
 
 class IndexEmitter(Emitter):

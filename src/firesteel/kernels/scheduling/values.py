@@ -30,14 +30,14 @@ def rewrite(
     known = memo.get(value)
     if known is not None:
         return known
-    args = tuple([rewrite(arg, axes, memo, pool, replace) for arg in value.args])
+    args = value.args and tuple([rewrite(arg, axes, memo, pool, replace) for arg in value.args])
     data = value.data
     if value.op == "load":
         data = _place(data, axes, pool)
     elif value.op == "index":
         data = _simplified(substitute(data, axes), pool)
     result = value
-    if data is not value.data or any(now is not old for now, old in zip(args, value.args, strict=True)):
+    if data is not value.data or args != value.args:  # equal values are the same object
         result = Value(value.op, value.dtype, args, data)
     if replace is not None and value.op in ("load", "number"):
         result = replace(result) or result
