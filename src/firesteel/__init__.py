@@ -14,8 +14,6 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from firesteel.version import __version__ as __version__
-
 if TYPE_CHECKING:
     from firesteel import config, errors, export
     from firesteel.backends import list_backends, register_backend
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from firesteel.runtime.stance import set_stance
     from firesteel.shape_markers import mark_dynamic, mark_static, maybe_mark_dynamic
     from firesteel.unchanged.installing import install, installed, is_installed, uninstall
+    from firesteel.version import __version__ as __version__
 
 
 # Loaded when first used: `import firesteel` must stay cheap.
@@ -84,6 +83,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         __import__(f"firesteel.{name}")  # no frame of `importlib`'s, which warnings would name
         return globals()[name]
+    if name == "__version__":
+        from firesteel.version import __version__
+
+        return __version__
     if module is None:
         raise AttributeError(f"module 'firesteel' has no attribute {name!r}")
     from firesteel.importing import imports_uncollected
@@ -118,7 +121,7 @@ def _load(name: str, module: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
 
 
 if any(variable.startswith("FIRESTEEL_") for variable in os.environ):
