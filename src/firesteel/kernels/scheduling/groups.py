@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ...records import dataclass
@@ -100,31 +101,31 @@ class Group:
     rows: tuple[Symbol, ...]
     """The axes that all members keep and along which nothing flows from one point to another."""
 
-    @property
-    def buffers(self) -> set[str]:
+    @cached_property
+    def buffers(self) -> frozenset[str]:
         """Everything that is read or written."""
-        return {member.buffer for member in self.members} | self.read
+        return self.read.union([member.buffer for member in self.members])
 
-    @property
-    def read(self) -> set[str]:
-        return {load.buffer for member in self.members for load in member.loads}
+    @cached_property
+    def read(self) -> frozenset[str]:
+        return frozenset([load.buffer for member in self.members for load in member.loads])
 
-    @property
+    @cached_property
     def written(self) -> dict[str, Member]:
         return {member.buffer: member for member in self.members}
 
-    @property
+    @cached_property
     def alone(self) -> bool:
         return any([member.alone for member in self.members])
 
-    @property
+    @cached_property
     def is_pointwise(self) -> bool:
         return all([member.is_pointwise for member in self.members])
 
     def size_of(self, axes: tuple[Symbol, ...]) -> Expr:
         return product([self.sizes[axis] for axis in axes])
 
-    @property
+    @cached_property
     def points(self) -> Expr:
         """The number of points of the largest member."""
         counts = dict.fromkeys([self.size_of(member.kept + member.reduced) for member in self.members])

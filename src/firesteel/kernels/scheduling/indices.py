@@ -81,6 +81,11 @@ def estimate(expr: Expr) -> int:
 
 def product(sizes: Iterable[Expr]) -> Expr:
     """The product of sizes."""
+    return _product(tuple(sizes))
+
+
+@lru_cache(maxsize=1 << 14)
+def _product(sizes: tuple[Expr, ...]) -> Expr:
     total: Expr = ONE
     for size in sizes:
         total = total * size
@@ -97,6 +102,7 @@ class AxisPool:
         self._symbols: dict[tuple[int, Expr], Symbol] = {}
         self._taken: dict[int, int] = {}
         self._simple: dict[Expr, Expr] = {}
+        self._below: dict[tuple[Expr, Expr], bool] = {}
 
     def axis(self, number: int, size: Expr) -> Symbol:
         """The loop variable of that number and size."""
@@ -122,6 +128,12 @@ class AxisPool:
 
     def is_below(self, expr: Expr, bound: Expr) -> bool:
         """Whether ``0 <= expr < bound`` is known."""
+        known = self._below.get((expr, bound))
+        if known is None:
+            known = self._below[expr, bound] = self._is_below(expr, bound)
+        return known
+
+    def _is_below(self, expr: Expr, bound: Expr) -> bool:
         if isinstance(expr, Symbol) and self.sizes.get(expr) is bound:
             return True
         if isinstance(expr, Const) and isinstance(bound, Const):

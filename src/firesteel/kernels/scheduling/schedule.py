@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from ... import logs, shapes
@@ -117,7 +117,7 @@ class _Scheduler:
         return (origin is not None and origin[1] != "number") or self.pool.facts.interval(parameter).lower >= 0
 
 
-def _reads(node: Node) -> set[str]:
+def _reads(node: Node) -> Set[str]:
     return node.content.read if isinstance(node.content, Group) else set(accesses(node.content)[0])
 
 
