@@ -17,6 +17,7 @@ from ...passes.joined_products import joined_products
 from ...passes.narrow_convolutions import narrow_convolutions
 from ...passes.pointwise_gradients import pointwise_gradients
 from ...passes.settings import Pass
+from ...passes.short_recurrences import short_recurrences
 from ...passes.written_slices import written_slices
 from ..products.linear_library import linear_library
 from ..products.own_products import own_products
@@ -28,6 +29,7 @@ PASSES: tuple[Pass, ...] = (
     identities,
     complex_parts,
     exponential_numbers,
+    short_recurrences,
     written_slices,
     attention,
     fold_batch_norm,
