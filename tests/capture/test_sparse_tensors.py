@@ -158,3 +158,16 @@ def test_errors_are_torchs() -> None:
         with pytest.raises(RuntimeError) as found:
             compiled(given, x)
         assert str(found.value) == str(expected.value)
+
+
+def test_filters_of_warnings_are_let_alone(monkeypatch):
+    """They belong to all threads: what a call sets and puts back undoes what another has set meanwhile."""
+    from firesteel.functional import sparse_products
+
+    matrices = [torch.eye(3).to_sparse_csr(), torch.eye(3).to_sparse_coo()]
+    compiled = [fs.compile(lambda x, m=m: m @ x, backend="aot_eager") for m in matrices]
+    for function in compiled:
+        function(torch.ones(3, 2))
+    monkeypatch.setattr(sparse_products, "warnings", None)
+    for function in compiled:
+        assert function(torch.full((3, 2), 2.0)).equal(torch.full((3, 2), 2.0))

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .. import torch_compat
+
 KINDS = {torch.sparse_coo: "coo", torch.sparse_csr: "csr"}
 """Layouts of matrices, and what their operators are called after."""
 
@@ -21,6 +23,7 @@ def product(layout: torch.layout) -> Any:
     """The operator ``(places, places, values, dense, rows, columns, coalesced, transposed)`` for a layout; matrices in
     coordinates have both kinds of places in the first tensor, and give it twice."""
     name = f"sparse_{KINDS[layout]}_mm"
+    _introduce(layout)
     library = torch.library.Library("firesteel", "FRAGMENT")
     library.define(f"{name}(Tensor first, Tensor second, Tensor values, Tensor dense, SymInt rows, SymInt columns, "
                    "bool coalesced, bool transposed) -> Tensor")
@@ -59,6 +62,7 @@ def product(layout: torch.layout) -> Any:
 def densified(layout: torch.layout) -> Any:
     """The operator ``(places, places, values, rows, columns, coalesced)`` for ``to_dense()`` of a matrix."""
     name = f"sparse_{KINDS[layout]}_to_dense"
+    _introduce(layout)
     library = torch.library.Library("firesteel", "FRAGMENT")
     library.define(f"{name}(Tensor first, Tensor second, Tensor values, SymInt rows, SymInt columns, bool coalesced) "
                    "-> Tensor")
@@ -80,11 +84,20 @@ def densified(layout: torch.layout) -> Any:
 def put_together(layout: torch.layout, first: torch.Tensor, second: torch.Tensor, values: torch.Tensor,
                  size: tuple[int, int], coalesced: bool) -> torch.Tensor:
     """A sparse matrix of its parts, which come from one that was valid."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # whoever made the matrix has heard that the layout is young
-        if layout is torch.sparse_csr:
-            return torch.sparse_csr_tensor(first, second, values, size, check_invariants=False)
-        return torch.sparse_coo_tensor(first, values, size, check_invariants=False, is_coalesced=coalesced)
+    if layout is torch.sparse_csr:
+        return torch.sparse_csr_tensor(first, second, values, size, check_invariants=False)
+    return torch.sparse_coo_tensor(first, values, size, check_invariants=False, is_coalesced=coalesced)
+
+
+@functools.cache
+def _introduce(layout: torch.layout) -> None:
+    """Have torch say that a layout is young, which it does once in a process: whoever made a matrix has heard it. Not
+    around each call, since the filters of warnings belong to all threads."""
+    with torch_compat.without_modes(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        place, value = torch.zeros(1, dtype=torch.int64, device="cpu"), torch.zeros(1, device="cpu")
+        first = torch.tensor([0, 1], device="cpu") if layout is torch.sparse_csr else place.expand(2, 1)
+        put_together(layout, first, place, value, (1, 1), True)
 
 
 _libraries: list[torch.library.Library] = []
