@@ -320,7 +320,10 @@ def random_program(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs_with_random_steps_left_out(recorder, seed, monkeypatch):
-    """Inputs move or stay, results are held or not, and the first calls are measured with and without the recording."""
+    """Inputs move or stay, results are held or not, and the first calls are measured with and without the recording.
+
+    The bits are those of the same kernels without a recording, which are near to eager's.
+    """
     monkeypatch.setattr(trials.Trial, "is_over", lambda trial: trial.calls >= 4)
     dice = random.Random(100 + seed)
     program = random_program(seed)
@@ -331,19 +334,20 @@ def test_random_programs_with_random_steps_left_out(recorder, seed, monkeypatch)
 
     function = recorder.function(program, [torch.randn(6, 6), torch.randn(6, 6), torch.randn(6, 6)], refuses)
     assert any(reason is None for reason in reasons(function))
-    w, state, mine = torch.randn(6, 6), torch.randn(6, 6), None
-    mine = state.clone()
-    held = []
+    w, state, held = torch.randn(6, 6), torch.randn(6, 6), []
+    mine, eager = state.clone(), state.clone()
+    exact = {"rtol": 0, "atol": 0}
     x = torch.randn(6, 6)
     for number in range(10):
         x = x if dice.random() < 0.5 else torch.randn(6, 6)
-        want = program(x, w, mine)
+        want, near = function.run(x, w, mine), program(x, w, eager)
         got = function(x, w, state)
-        torch.testing.assert_close(tuple(got), want)
-        torch.testing.assert_close(state, mine)
+        torch.testing.assert_close(tuple(got), tuple(want), **exact)
+        torch.testing.assert_close(state, mine, **exact)
+        torch.testing.assert_close(tuple(got), near, rtol=1e-2, atol=1e-2)
         if number % 3 == 1:
             held.append((got, want))
         del got
     for got, want in held:
-        torch.testing.assert_close(tuple(got), want)
+        torch.testing.assert_close(tuple(got), tuple(want), **exact)
     assert recorder.recorded and function.sizes[None].recordings
