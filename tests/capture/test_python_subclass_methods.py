@@ -303,6 +303,19 @@ def test_fromkeys_of_a_subclass() -> None:
     check(f, lambda: (x(),), fullgraph=False)
 
 
+def test_fromkeys_of_a_class_made_inside() -> None:
+    def f(v):
+        class Local(dict):
+            factor = 3
+
+            def __setitem__(self, key: Any, value: Any) -> None:
+                super().__setitem__(key, (value, self.factor))
+
+        return v + 1, [*Local.fromkeys("ab", 1).items()]
+
+    assert fs.compile(f, backend="eager")(x())[1] == f(x())[1]
+
+
 @pytest.mark.parametrize("container", [{1: 1, 2: 2}, {1, 2}, Members({1, 2}), OrderedDict({1: 1, 2: 2})])
 def test_containers_changed_while_iterated(container: Any) -> None:
     def f(v, held):

@@ -198,10 +198,11 @@ def test_unpooling_to_nothing_checks_nothing():
                     torch.zeros(1, 1, 2, 2, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("rows", [2, 0])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
-def test_gradient_of_windows_of_integers(dtype):
-    assert_as_eager(lambda g: torch.ops.aten.unfold_backward(g, [2, 5], 1, 2, 1),
-                    torch.arange(16).reshape(2, 4, 2).to(dtype))
+def test_gradient_of_windows_of_integers(dtype, rows):
+    assert_as_eager(lambda g: torch.ops.aten.unfold_backward(g, [rows, 5], 1, 2, 1),
+                    torch.arange(8 * rows).reshape(rows, 4, 2).to(dtype))
 
 
 def test_zeta_of_large_and_missing_numbers():
