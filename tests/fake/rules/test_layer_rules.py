@@ -371,6 +371,9 @@ def test_shuffled_channels():
         image = torch.rand(2, 4, 3, 5).contiguous(memory_format=memory_format)
         assert_same(torch.ops.aten.channel_shuffle.default, image, 2)
         assert_same(torch.ops.aten.native_channel_shuffle.default, image, 2)
+    nothing = torch.rand(900).as_strided((6, 4, 2, 0), (4, 24, 360, 360))
+    for shuffle, groups in itertools.product((aten.channel_shuffle, aten.native_channel_shuffle), (2, 3)):
+        assert_same(lambda x: shuffle(x, groups).clone(), nothing)
 
 
 def test_losses_over_sequences():
