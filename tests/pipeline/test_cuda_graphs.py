@@ -58,7 +58,12 @@ def record_on_cpu(monkeypatch):
 
     def record(run, given, device, stack, products):
         made.append(run)
+        parts = [value for part in given for value in (part if isinstance(part, list) else [part])]
+        before = [(value, value._version, value.clone()) for value in parts if isinstance(value, torch.Tensor)]
         results = list(run(*[list(part) if isinstance(part, list) else part for part in given]))
+        for value, version, contents in before:  # nothing runs while a function is recorded
+            if value._version != version:
+                value.copy_(contents)
         return Graph(run, given, results, stack), results
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
@@ -193,6 +198,38 @@ def test_what_is_changed_has_to_stay_where_it_is(recorded):
         f(x, state)
         torch.testing.assert_close(state, x)
     assert not recorded
+
+
+def add_to(x, state):
+    state.add_(x)
+    return (x * 2,)
+
+
+def test_states_that_are_there_for_a_while_are_recorded_one_after_the_other(recorded):
+    """As the caches of a server, one for each request."""
+    f = function(add_to, (torch.ones(4), torch.ones(4)), mutated=(1,))
+    kept = []
+    for _ in range(20):
+        state, want = torch.zeros(4), torch.zeros(4)
+        kept.append(state)  # so that the next one lies elsewhere
+        recorded.clear()
+        for _ in range(cuda_graphs.PAID + 4):
+            x = torch.randn(4)
+            want += x
+            f(x, state)
+            torch.testing.assert_close(state, want)
+        assert len(recorded) <= 2 and len(f.sizes[None].recordings) <= RECORDINGS
+        assert recorded, "no later state runs without"
+
+
+def test_states_in_turn_do_not_drive_out_each_others_recordings(recorded):
+    f = function(add_to, (torch.ones(4), torch.ones(4)), mutated=(1,))
+    states = [torch.zeros(4) for _ in range(RECORDINGS + 2)]
+    for _ in range(4 * cuda_graphs.PAID):
+        for state in states:
+            for _ in range(2):
+                f(torch.randn(4), state)
+    assert len(recorded) <= 2 * RECORDINGS
 
 
 def test_inputs_of_one_memory_cannot_be_copied_where_one_is_changed(recorded):

@@ -44,6 +44,8 @@ RECORDINGS = 4
 """Recordings of one function for the same sizes, all of which can be in use at once."""
 ATTEMPTS = 12
 """How often a function is recorded for the same sizes before it is left alone."""
+PAID = 32
+"""After so many replays a recording has paid: that it does not fit any more is no reason against the next one."""
 MOVES = 3
 """How often a backward is recorded anew above what is held before forward and backward do not share memory any more."""
 SIZES = 16
@@ -100,6 +102,9 @@ class _Sizes:
     moving: set[int] = field(default_factory=set)
     """Inputs that are copied because they do not stay in one place."""
     attempts: int = 0
+    replays: int = 0
+    recorded_at: int = 0
+    """How many replays there were when it was last recorded."""
     off: bool = False
     tried: bool = False
     trial: Trial | None = None
@@ -217,6 +222,8 @@ class GraphedFunction:
         for recording in seen.recordings:
             if recording.fits(inputs):
                 if any(stack.allows(recording) for stack in self.stacks):
+                    seen.replays += 1
+                    recording.replayed_at = seen.replays
                     return recording
                 fitting.append(recording)
         return self._another(seen, inputs, fitting)
@@ -379,11 +386,18 @@ class GraphedFunction:
         if any(owner_of(inputs[at]) is None for at in lent):
             return False  # what comes from another function's recording was made without one this time
         # Backward has one for each recording of forward, and others while gradients are held.
-        return len(seen.recordings) < (2 * RECORDINGS if self.takes_list else RECORDINGS)
+        if len(seen.recordings) < (2 * RECORDINGS if self.takes_list else RECORDINGS):
+            return True
+        oldest = min(seen.recordings, key=lambda recording: recording.replayed_at)
+        if self.takes_list or not oldest.is_free() or seen.replays - oldest.replayed_at < PAID:
+            return False
+        self._drop(seen, [oldest])  # such as that of a cache which a server has done with
+        return True
 
     def _too_dear(self, seen: _Sizes, inputs: Sequence[Any], copied: list[int]) -> str | None:
         """Why another recording would not pay."""
-        seen.attempts += 1
+        seen.attempts = 1 if seen.replays - seen.recorded_at >= PAID else seen.attempts + 1
+        seen.recorded_at = seen.replays
         if seen.attempts > ATTEMPTS:
             return f"it was recorded {ATTEMPTS} times already, and inputs are elsewhere again"
         size = sum(_bytes(inputs[at]) for at in copied)

@@ -65,6 +65,8 @@ class Recording:
         self.aliases, self.maker, self.parted = aliases, maker, parted
         self.graph, self.device, self.results, self.ownership = graph, device, results, ownership
         self.retired = False
+        self.replayed_at = 0
+        """When it was last replayed, for those who choose among recordings."""
         self.lent = False
         """Whether results may be held: a replay lends them."""
         _recordings.add(self)
