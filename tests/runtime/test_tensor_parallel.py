@@ -40,3 +40,10 @@ def test_there_is_one_graph(outcomes, name):
 @pytest.mark.parametrize("name", [name for name in (*WHOLE, *OTHERS) if name != "tp_rows_to_mask"])
 def test_graphs_are_compiled(outcomes, name):
     assert not [reason for outcome in outcomes[name] for reason in outcome.uncompiled]
+
+
+def test_breaks_name_functions_as_programs_write_them(outcomes):
+    for outcome in outcomes["tp_an_index_out_of_range"]:
+        reasons = [reason for _, reason in outcome.entries if reason]
+        assert any(reason.startswith("torch.distributed.tensor.DTensor.") for reason in reasons)
+        assert not any("firesteel." in reason for reason in reasons)

@@ -56,7 +56,8 @@ _POINTWISE_CALLERS = frozenset({"torch.nn.attention.flex_attention", "torch._hig
                                 f"{__package__}.equivalents.flex_attention"})
 # where frames may lie between a library's and the break: a function of the user's that it calls breaks for itself
 _SURROUNDINGS = frozenset({"torch", "random", "threading", "functools", "contextlib"})
-_PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io", "_operator": "operator"}
+_PUBLIC_MODULES = {"posix": "os", "nt": "os", "_io": "io", "_operator": "operator",
+                   "firesteel.capture.distributed_tensors": "torch.distributed.tensor"}
 
 _LOOKUPS = ("__getattr__", "__getattribute__")
 _NAMING = ("__qualname__", "__name__", "__module__", "__self__")
