@@ -175,3 +175,14 @@ def test_joining_two_nodes_looks_only_at_those_behind_them(monkeypatch):
     monkeypatch.setattr(fusion, "Fusion", lambda *given: original(*given, nodes=Nodes()))
     plan = planned(lambda *tensors: [softmax(t, -1) for t in tensors], *[rand(3, n) for n in range(2, 12)])
     assert len(kernels(plan)) == 10 and not walks
+
+
+def test_concatenations_that_share_their_longest_part_are_one_kernel():
+    def program(x, y, z):
+        return torch.cat([x, y], 1), torch.cat([x, z], 1)
+
+    for length in range(20, 30):  # what came first among parts used to depend on where things lie in memory
+        plan = planned(program, rand(4, length), rand(4, 3), rand(4, 5))
+        assert len(kernels(plan)) == 1
+        plan = planned(program, rand(4, 3), rand(4, length), rand(4, 2 * length))
+        assert len(kernels(plan)) == 2

@@ -427,11 +427,12 @@ def _same_space(first: Group, second: Group, joined: Group) -> bool:
     """Whether two groups that only share inputs run through the same points, so that an input is read once."""
     half = len(first.members)
 
-    def spaces(members: tuple[Member, ...]) -> set[frozenset[object]]:
-        return {frozenset(member.kept + member.reduced) for member in members}
+    def largest(members: tuple[Member, ...]) -> frozenset[Symbol]:
+        spaces = dict.fromkeys([member.kept + member.reduced for member in members])
+        # Parts of a concatenation run through spaces of as many axes, the longest of which counts.
+        return frozenset(max(spaces, key=lambda axes: (len(axes), estimate(joined.size_of(axes)))))
 
-    ours, theirs = spaces(joined.members[:half]), spaces(joined.members[half:])
-    return bool(joined.rows) and max(ours, key=len) == max(theirs, key=len)
+    return bool(joined.rows) and largest(joined.members[:half]) == largest(joined.members[half:])
 
 
 def names(group: Group) -> str:
