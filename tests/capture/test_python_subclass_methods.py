@@ -249,6 +249,25 @@ def test_weak_key_dictionary() -> None:
     check(f, lambda: (x(), weakref.WeakKeyDictionary({key: "held"})), fullgraph=False)
 
 
+@pytest.mark.parametrize("key", [torch.ones(3), torch.ones(1), torch.full((), torch.nan)],
+                         ids=["several", "one", "nan"])
+def test_weak_references_to_tensors_are_compared(key: torch.Tensor) -> None:
+    table = weakref.WeakKeyDictionary({key: "held"})
+
+    def f(v):
+        found, made = [], weakref.WeakKeyDictionary()
+        mine = v * 2
+        made[mine] = 1
+        for look in (lambda: table[key], lambda: key in table, lambda: table.get(v, 5), lambda: made[mine]):
+            try:
+                found.append(look())
+            except Exception as error:
+                found.append((type(error), str(error)))
+        return v + 1, found
+
+    check(f, lambda: (x(),), fullgraph=False)
+
+
 def test_nan_as_a_key() -> None:
     def f(v, nan):
         return v + 1, table.get(nan), nan in table, table.get(float("nan")), nan in [nan]

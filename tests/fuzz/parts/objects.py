@@ -372,7 +372,9 @@ def _weak(w: _Writer) -> None:
     kind = dice.choice(["WeakKeyDictionary", "WeakValueDictionary", "WeakSet", "ref", "proxy", "finalize", "WeakMethod"])
     a, b, m = w.fresh("a"), w.fresh("b"), w.fresh("m")
     # when an object that only the function holds comes to its end is another subject
-    w.setup += [f"{a} = Plain(1)", f"{b} = Plain(2)"]
+    tensors = kind == "WeakKeyDictionary" and dice.chance(0.4)  # which are compared to be found
+    w.setup += [f"{a} = {dice.choice(('torch.ones(2)', 'torch.tensor(3.0)', 'torch.ones(1)')) if tensors else 'Plain(1)'}",
+                f"{b} = Plain(2)"]
     w.watched += [a, b]
     if kind == "WeakKeyDictionary":
         if dice.chance(0.6):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..signals import GraphBreak
 from ..source import CalledSource, Source
 from .base import Value, identity_key
+from .tensors import TensorValue
 
 if TYPE_CHECKING:
     from ..entry_code import EntryCode
@@ -30,6 +31,9 @@ class WeakReference(Value):
         referent = self.call(tx, [], {}).realize()
         if referent.is_constant() and referent.as_constant() is None:
             return identity_key(tx, self)
+        if isinstance(referent, TensorValue):
+            # Python compares what two references refer to: only a number can be the answer of a tensor.
+            raise GraphBreak("a weak reference to a tensor as a key, which is found by comparing tensors")
         return (WeakReference, referent.key(tx))
 
     def call(self, tx: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
