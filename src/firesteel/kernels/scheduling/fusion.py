@@ -428,9 +428,11 @@ def _same_space(first: Group, second: Group, joined: Group) -> bool:
     half = len(first.members)
 
     def largest(members: tuple[Member, ...]) -> frozenset[Symbol]:
-        spaces = dict.fromkeys([member.kept + member.reduced for member in members])
+        def extent(axes: tuple[Symbol, ...]) -> tuple[int, int]:
+            return len(axes), estimate(joined.size_of(axes))
+
         # Parts of a concatenation run through spaces of as many axes, the longest of which counts.
-        return frozenset(max(spaces, key=lambda axes: (len(axes), estimate(joined.size_of(axes)))))
+        return frozenset(max([member.kept + member.reduced for member in members], key=extent))
 
     return bool(joined.rows) and largest(joined.members[:half]) == largest(joined.members[half:])
 
