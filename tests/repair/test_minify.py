@@ -297,7 +297,7 @@ def test_wrong_input(tmp_path, capsys):
 def test_bisect_of_a_call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()).eval()
-    found = fs.bisect(model, guards=False, limit=60)(torch.ones(2))
+    found = fs.bisect(model, guards=False)(torch.ones(2))
     assert found.failure is None, found
     with pytest.raises(fs.errors.UserCodeError, match="no source"):
         fs.bisect(torch.nn.Linear(2, 2))(object())
