@@ -432,7 +432,8 @@ def _same_space(first: Group, second: Group, joined: Group) -> bool:
             return len(axes), estimate(joined.size_of(axes))
 
         # Parts of a concatenation run through spaces of as many axes, the longest of which counts.
-        return frozenset(max([member.kept + member.reduced for member in members], key=extent))
+        longest = max([member.kept + member.reduced for member in members], key=extent)
+        return frozenset(longest)
 
     return bool(joined.rows) and largest(joined.members[:half]) == largest(joined.members[half:])
 
