@@ -112,9 +112,11 @@ _CAPTURE: dict[str, Releases] = {
     **_all("torch._C.", "_get_max_operator_version"),
     **_all("torch.ops.aten.", """
         _conj_physical.default
-        _addmm_activation.default _assert_scalar.default _log_softmax.default _native_batch_norm_legit.default
-        _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training.default
-        _scaled_dot_product_flash_attention_for_cpu.default _softmax.default _to_copy.default _unsafe_view.default"""),
+        _addmm_activation.default _assert_async.msg _assert_scalar.default _log_softmax.default
+        _native_batch_norm_legit.default _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training.default
+        _scaled_dot_product_cudnn_attention.default _scaled_dot_product_efficient_attention.default
+        _scaled_dot_product_flash_attention.default _scaled_dot_product_flash_attention_for_cpu.default
+        _softmax.default _to_copy.default _unsafe_view.default"""),
     **_all("torch.ops.profiler.", "_record_function_enter_new _record_function_exit._RecordFunction"),
 }
 
