@@ -261,3 +261,26 @@ def test_a_break_in_a_checkpoint_ends_no_other_graph():
             function(start).sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
     assert [len(graph) for graph in graphs] == [1, 2, 3, 1]
+
+
+def test_what_one_run_makes_for_itself_does_not_show():
+    """A comprehension's dictionary and a variable that it reads: both runs have their own, so graphs are kept."""
+    def region(x):
+        scale = x.detach().abs().sum()
+
+        def scaled(y):
+            fs.graph_break()
+            return (y * scale).sin()
+
+        parts = {name: scaled(x + name) for name in (1, 2)}
+        scale = scale + 1
+        return sum(parts.values()) * scale
+
+    compiled = fs.compile(lambda x: checkpoint(region, x, use_reentrant=False).tanh(), backend="aot_eager")
+    for _ in range(2):
+        x, plain = (torch.linspace(-1, 1, 5).requires_grad_() for _ in range(2))
+        compiled(x).sum().backward()
+        checkpoint(region, plain, use_reentrant=False).tanh().sum().backward()
+        torch.testing.assert_close(x.grad, plain.grad)
+    explained = fs.explain(compiled)(torch.ones(5, requires_grad=True))
+    assert "plain Python" not in str(explained)

@@ -9,32 +9,44 @@ A tensor that a graph writes to is written in both runs, so that has to be befor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .. import torch_compat
 from .data_facts import function_name
+from .source import LocalSource
+from .values.functions import CellValue
 
 if TYPE_CHECKING:
+    from ..runtime.units import Unit
     from .capture import Capture
     from .entry_code import EntryCode
     from .tracer import Tracer
 
 SAVING = frozenset({"batch_norm", "linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "bmm", "addmm", "layer_norm"})
 """Some of the functions that save a tensor whenever their result has a gradient."""
+COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
 def plain_if_run_again(capture: Capture, code: EntryCode) -> list[str]:
     """Lines before the graph of an entry that leave a call to Python if a checkpoint may repeat it and that shows."""
     tx, unit = capture.tx, capture.unit
-    shows = any(kind != "built" for kind, _ in tx.effects.events.values()) or _writes_last(tx)
+    shows = any(kind != "built" and not (kind == "contents" and _is_own(unit, what))
+                for kind, what in tx.effects.events.values()) or _writes_last(tx)
     if not shows or unit.driven or not any(
             isinstance(entry.example, torch.Tensor) and entry.example.requires_grad for entry in tx.graph.inputs):
         return []
     parameters = "".join(f"{name}, " for name in capture.parameters)
     return [f"if {code.constant(torch_compat.current_checkpoint)}() is not None:",
             f"    return {code.constant(unit.resume_type)}({code.constant(unit.uncompiled())}, [{parameters}])"]
+
+
+def _is_own(unit: Unit, value: Any) -> bool:
+    """Whether a value belongs to one run of the code: what a comprehension puts together and goes through, and cells of
+    the code's own variables."""
+    return isinstance(value.source, LocalSource) and \
+        (isinstance(value, CellValue) or unit.code.co_name in COMPREHENSIONS)
 
 
 def _writes_last(tx: Tracer) -> bool:

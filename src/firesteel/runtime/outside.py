@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import record_function
 
+from .. import torch_compat
 from ..errors import format_report, warn
 from ..events import note
 from ..own_frames import passed_over
@@ -188,7 +189,11 @@ def noted_unit(unit: Unit, run: Callable[..., Any]) -> Callable[..., Any]:
     """What runs a unit uncompiled, while somebody asks which these are."""
     events = unit.compiler.events
     assert events is not None
-    events.plain.setdefault(unit.name, unit.given_up or unit.why_not_compile() or "its graph raised")
+    reason = unit.given_up or unit.why_not_compile()
+    if reason is None:
+        reason = "its graph raised" if torch_compat.current_checkpoint() is None \
+            else "a checkpoint may run it again, and what it changes shows, or its graph raised"
+    events.plain.setdefault(unit.name, reason)
 
     @passed_over
     def noted(args: list[Any]) -> Any:
