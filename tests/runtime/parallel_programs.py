@@ -96,7 +96,10 @@ class Run:
         """The same model in all processes."""
         torch.manual_seed(0)
         with torch.device(where.get("device", "cpu")):
-            return GPT(layers)
+            model = GPT(layers)
+        for block in model.blocks:
+            block.size = WIDTH // max(2, self.world)  # each process has a head at least
+        return model
 
     def tokens(self, step: int, rows: int = 2, shared: bool = False) -> torch.Tensor:
         """What this process trains on in a step; `shared`: all processes get the same."""

@@ -282,7 +282,8 @@ def tp_an_index_out_of_range(run: Run) -> Any:
     step, careful = run.compile(look_up), run.compile(handled)
     for at in range(run.steps + 2):
         try:
-            run.noted.append(step(torch.ones(2), torch.tensor([0, 1, 2, 9 if at % 2 and run.rank == 0 else 3])) + 0)
+            last = 9 if at % 2 and run.rank == 0 else 3
+            run.noted.append(step(torch.ones(2), torch.tensor([*[0, 1, 2] * run.world, last][-2 * run.world:])) + 0)
         except IndexError:
             run.noted.append("refused")
         run.noted.append(careful(torch.ones(2, 2)) + 0)
