@@ -32,7 +32,8 @@ def test_a_process_that_has_differentiated_beside_a_device():
                           cwd=Path(__file__).parent.parent, env={**os.environ, "PYTHONWARNINGS": "ignore"})
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first == "True False" and second.startswith("nothing differs from eager on the CPU: results, gradients")
+    assert first == "True False" and second.startswith("nothing differs from eager on the CPU")
+    assert ": results, gradients" in second
 
 
 def told(text, progress):

@@ -214,9 +214,9 @@ def channel_shuffle(x: FakeTensor, groups: int) -> Any:
     """A copy in the memory format of the argument; what has no elements is given back as it lies."""
     if x.device != CPU or x.ndim != 4 or groups <= 0:
         return NotImplemented
-    if numel_of(x) == 0 and shape_of(x)[1] % groups == 0:
-        return new_fake(*layout_of(x), x.dtype, x.device)
-    return in_format_of(x, shape_of(x)) if shape_of(x)[1] % groups == 0 else NotImplemented
+    if shape_of(x)[1] % groups != 0:
+        raise FakeUnsupported("aten.channel_shuffle", "channels that are no multiple, which some meta kernels let pass")
+    return new_fake(*layout_of(x), x.dtype, x.device) if numel_of(x) == 0 else in_format_of(x, shape_of(x))
 
 
 @rule("aten.im2col.default")
