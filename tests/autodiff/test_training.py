@@ -217,3 +217,15 @@ def test_symbolic_sizes(program):
         return [leaf(rows, columns), leaf(3, 4) if program is half_of_it else leaf(rows, columns)]
 
     assert_same_training(program, make, backend="native", dynamic=True, calls=3)
+
+
+def test_a_number_that_comparisons_settle_is_one_of_a_view():
+    def program(x, n):
+        m = min(n, -5) // (abs(n * 4) + 1)  # -1, which the slice and the size below find out
+        return (x[:, -m:] + 1).unsqueeze(0).expand(max(m, -1), -1, -1)
+
+    compiled = fs.compile(program, backend="aot_eager", dynamic=True, fullgraph=True)
+    for n, width in ((6, 3), (-1, 1), (5, 5), (-1, 3)):
+        x = torch.rand(4, width, requires_grad=True)
+        got, wanted = compiled(x, n), program(x, n)
+        assert torch.equal(got, wanted) and type(got.grad_fn).__name__ == type(wanted.grad_fn).__name__

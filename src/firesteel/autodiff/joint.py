@@ -211,15 +211,16 @@ class _JointTracing(Tracing):
         if not views:  # the same elements, another object
             views.append(View(torch.ops.aten.alias.default))
         # A place in the storage is another one when the base begins elsewhere.
+        arguments = [[view.args, tuple(view.kwargs.values())] for view in views]
         numbers: set[Symbol] = set()
-        collect_symbols([[view.args, tuple(view.kwargs.values())] for view in views], numbers)
+        collect_symbols(arguments, numbers)
         known = all(view.func is not torch.ops.aten.as_strided.default for view in views) \
             and numbers <= self.input_symbols()
         if base is not None and not known:
             raise Unsupported("a result is a view of another that is known by its place in memory only")
         steps = tuple(reversed(views)) if known else None
         splits = type(value.grad_fn).__name__ if history is History.ONE_OF_SEVERAL else ""
-        return Remade(history, steps, value.output_nr, splits, bool(numbers), creation, base)
+        return Remade(history, steps, value.output_nr, splits, _has_symbolic(arguments), creation, base)
 
     def input_symbols(self) -> set[Symbol]:
         """Symbols that are sizes, strides or numbers among the inputs."""
@@ -551,6 +552,13 @@ def _check_view(value: FakeTensor, base: FakeTensor) -> None:
     known = torch_compat.view_base(value)
     if known is None or (known is not base and known is not torch_compat.view_base(base)):
         raise Unsupported("a result shares memory with another tensor that autograd does not know to be its base")
+
+
+def _has_symbolic(arguments: Any) -> bool:
+    """Whether there are symbolic numbers, which may have no symbols left: what a program compares settles some."""
+    if isinstance(arguments, (tuple, list)):
+        return any(map(_has_symbolic, arguments))
+    return isinstance(arguments, _SYMBOLIC)
 
 
 def _is_view_in_history(value: FakeTensor, parent: FakeTensor) -> bool:
