@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import firesteel as fs
 from autodiff.training_programs import assert_same_training
 
 

@@ -260,6 +260,18 @@ def _adaptive_pool_backward(grad: FakeTensor, *rest: Any) -> bool:
     return all(size != 0 for size in shape_of(grad)[1:])
 
 
+@_check("_adaptive_avg_pool2d.default", "adaptive_avg_pool2d.default")
+def _adaptive_avg_pool2d(x: FakeTensor, *rest: Any) -> bool:
+    """Images with pixels."""
+    return all(size != 0 for size in shape_of(x)[-2:])
+
+
+@_check("_adaptive_avg_pool3d.default", "adaptive_avg_pool3d.default")
+def _adaptive_avg_pool3d(x: FakeTensor, *rest: Any) -> bool:
+    """Channels with pixels."""
+    return all(size != 0 for size in shape_of(x)[1:])
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # losses: eager computes them in memory of the size of one operand
 

@@ -376,6 +376,15 @@ def test_shuffled_channels():
         assert_same(lambda x: shuffle(x, groups).clone(), nothing)
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 2, 0), (2, 3, 0, 4), (2, 0, 4, 4), (0, 3, 4, 4), (3, 0, 4), (0, 3, 4)])
+def test_means_of_windows_of_nothing(shape):
+    for size in (1, 2), (2, 2), (1, 1), (0, 2):
+        assert_same(aten._adaptive_avg_pool2d, torch.rand(shape), size)
+        assert_same(F.adaptive_avg_pool2d, torch.rand(shape), size)
+        assert_same(aten._adaptive_avg_pool3d, torch.rand(*shape, 1), (*size, 1))
+        assert_same(F.adaptive_avg_pool3d, torch.rand(*shape, 1), (*size, 1))
+
+
 def test_losses_over_sequences():
     scores = torch.randn(6, 2, 5).log_softmax(-1)
     for log_probs in (scores, torch.randn(2, 6, 5).log_softmax(-1).transpose(0, 1)):
