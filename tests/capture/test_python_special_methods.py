@@ -377,3 +377,42 @@ def test_texts_of_exceptions_with_constructors_of_their_own() -> None:
 
     check(f, lambda: (x(), _Refusal))
     check(f, lambda: (x(), _Missing))
+
+
+class _NotIterable:
+    """Its ``__iter__`` cannot be had."""
+
+    __iter__ = property(len)
+
+
+class _Items(_NotIterable):
+    def __getitem__(self, index):
+        return [1, 2][index]
+
+
+class _NoItems(_NotIterable):
+    __getitem__ = property(abs)
+
+
+class _OnlyItems:
+    __getitem__ = property(abs)
+
+
+def test_iteration_takes_what_a_property_refuses_as_not_there() -> None:
+    def f(x, cls):
+        try:
+            return x + 1, max(cls())
+        except TypeError as error:
+            return x - 1, str(error), error.__context__
+
+    def loop(x, cls):
+        try:
+            for value in cls():
+                x = x * value
+        except TypeError as error:
+            return x - 1, str(error)
+        return x
+
+    for cls in (_NotIterable, _Items, _NoItems, _OnlyItems):
+        check(f, lambda cls=cls: (x(), cls))
+        check(loop, lambda cls=cls: (x(), cls))

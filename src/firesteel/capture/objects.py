@@ -487,12 +487,21 @@ def can_iterate(obj: Value) -> bool:
     return has_special(obj, "__iter__") or has_special(obj, "__getitem__")
 
 
+def _method_to_iterate(tx: Tracer, obj: Value, name: str) -> Value | None:
+    """A special method for ``iter()`` of what has ``__iter__``: one that a descriptor raises for is as if not there."""
+    try:
+        return special_method(tx, obj, name)
+    except UserRaise:
+        return None
+
+
 def generic_iter(tx: Tracer, obj: Value) -> Value:
     """``iter(obj)`` through ``__iter__`` or the sequence protocol."""
-    method = special_method(tx, obj, "__iter__")
+    method = _method_to_iterate(tx, obj, "__iter__")
     if method is not None:
         return special_result(tx, obj.python_type(), "__iter__", tx.call(method, [], {}))
-    if isinstance(obj, (ObjectValue, ClassValue)) and special_method(tx, obj, "__getitem__") is not None:
+    find = _method_to_iterate if has_special(obj, "__iter__") else special_method
+    if isinstance(obj, (ObjectValue, ClassValue)) and find(tx, obj, "__getitem__") is not None:
         from .equivalents.sequence_iterators import sequence_iterator
 
         return tx.call(tx.python_object(sequence_iterator), [obj], {})
