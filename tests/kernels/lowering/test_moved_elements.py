@@ -157,3 +157,13 @@ def test_means_of_every_second_element():
             return ((x[::2][: x.shape[0] // 2] ** 2 + x[1::2] ** 2) <= 1).to(torch.float64).mean()
 
         torch.testing.assert_close(fs.compile(function, backend="native")(x), function(x))
+
+
+def test_rolled_parts_without_elements_keep_the_strides_that_they_have():
+    def fn(x, n, m):
+        return torch.roll(x.contiguous()[:, n : n // 2], len(x) * m, 1)  # guards say where there is nothing
+
+    compiled = fs.compile(fn, backend="native", dynamic=True)
+    for n in (0, 4, -1):
+        x = numbers((1, 6), torch.float32).expand(4, 6)
+        assert compiled(x, n, 7).stride() == fn(x, n, 7).stride()

@@ -150,10 +150,11 @@ class Lowering:
         return a is b or self.known(shapes.eq(a, b)) is True
 
     def described(self, fake: torch.Tensor) -> Spec:
-        """The description of a fake tensor, with 1 for every size that is known to be 1.
+        """The description of a fake tensor, with 1 for every size that is known to be 1, and 0 for one that is nothing.
 
         Such a size may be an expression still: of the parts of a dimension ``s`` that is cut in two the second has
         ``s - (s + 1)//2`` elements, and where it was taken for one that is repeated, that is 1.
+        Strides are all that there is to see of a tensor without elements, so host programs keep to those.
         """
         spec = Spec.of(fake)
         if all(size.is_constant or isinstance(size, Symbol) for size in spec.shape):
@@ -165,7 +166,8 @@ class Lowering:
             return size
         simple = self._sizes.get(size)
         if simple is None:
-            simple = self._sizes[size] = ONE if self.same(size, ONE) else size
+            known = next((number for number in (ONE, ZERO) if self.same(size, number)), size)
+            simple = self._sizes[size] = known
         return simple
 
     # Values
