@@ -74,3 +74,18 @@ def test_follows_the_default_dtype_and_no_default_device() -> None:
         torch.set_default_dtype(torch.float32)
     with torch.device("meta"):
         assert all(part.device.type == "cpu" for part in compiled(x))
+
+
+def test_new_takes_sizes_for_a_size_and_data_for_a_tuple() -> None:
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rates = torch.distributions.Exponential(x + 1)
+        return (x.new(x.shape).fill_(1), x.half().new(x.size()[:1] + (4,)).fill_(2), x.new(torch.Size(())).fill_(3),
+                torch.Tensor.new(x, x.shape).fill_(4), x.new((3, 2)), rates.sample(), rates.rsample((2,)))
+
+    for x in torch.rand(3, 2), torch.rand(5, 2), torch.rand(5, 2, requires_grad=True):
+        torch.manual_seed(0)
+        expected = function(x)
+        torch.manual_seed(0)
+        actual = fs.compile(function, fullgraph=True)(x)
+        torch.testing.assert_close(actual, expected)
+        assert [part.requires_grad for part in actual] == [part.requires_grad for part in expected]

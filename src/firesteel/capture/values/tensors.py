@@ -275,6 +275,10 @@ class TensorValue(Value):
             if not -len(sizes.items) <= dim < len(sizes.items):
                 raise refused("size")
             return sizes.items[dim]
+        if name == "new" and args and args[0].realize().python_type() is torch.Size:
+            if kwargs or len(args) > 1:
+                raise GraphBreak("Tensor.new() with unusual arguments", "use Tensor.new_empty()")
+            return tx.call_torch("new_empty", [self, args[0]], {})  # a graph keeps sizes as tuples, which are data here
         if name == "__len__":
             return self.length(tx)
         if name == "__iter__":
