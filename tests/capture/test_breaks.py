@@ -225,3 +225,22 @@ def test_scipy_between_two_graphs() -> None:
     explanation = fs.explain(f)(torch.ones(4))
     assert explanation.graph_count == 2 and explanation.op_count >= 4
     assert torch.equal(fs.compile(f, backend="eager")(torch.ones(4)), f(torch.ones(4)))
+
+
+def _truth_of(test):
+    scope = {}
+    exec(f"def function(x, seen):\n    try:\n        {test}\n    except RuntimeError as error:\n"
+         "        seen.append(str(error))\n    finally:\n        x.add_(1)\n    return seen\n", scope)
+    return scope["function"]
+
+
+@pytest.mark.parametrize("test", [
+    "assert x > 0", "seen.append(1 if x > 0 or x < 5 else 3)", "seen.append(x == 2 or 5)", "seen.append(x == 1 and 5)",
+    "if not x > 0: seen.append(1)", "if x > 0: seen.append(1)", "while x > 0: x = x - 1", "seen.append(not x > 0)",
+])
+def test_handlers_take_what_asking_for_the_truth_raises(test):
+    function = _truth_of(test)
+    compiled = fs.compile(function)
+    for x in torch.ones(3), torch.ones(1), torch.ones(0):
+        other = x.clone()
+        assert str(compiled(x, [])) == str(function(other, [])) and torch.equal(x, other)

@@ -426,7 +426,7 @@ class Capture:
         if inst.handler is not None:
             name = code.fresh("None")
             with self.inside_handler(code, inst, [*texts, condition], kinds):
-                code.line(f"{name} = {test}")
+                code.line(f"{name} = {'not not ' if test is condition else ''}{test}")  # the truth is asked for here
             test = name
         with code.block(f"if {test}:"):
             self.emit_resume(code, inst.argval, texts, kinds)

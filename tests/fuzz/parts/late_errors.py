@@ -74,6 +74,10 @@ FAILS = (
     "big.put_(torch.stack([I * 0, I * 20000]), big[:2] + 1, accumulate={False|True})",
     "big.index_reduce_(0, torch.stack([I * 0, I * 20000]), big[:2] + 1, 'prod')",
 )  # fmt: skip
+#: Ways to ask for the truth of a tensor, which has one when it has one element.
+TRUTHS = ("assert {c}", "names.append(1 if {c} else 2)", "names.append(1 if {c} or len(names) < 9 else 2)",
+          "if not {c}: names.append(3)", "y = {c} or 5", "y = {c} and 5", "while {c}: break", "names.append(not {c})",
+          "if {c} and {c}: names.append(4)")
 #: How the first two arguments lie in memory.
 MEMORY = ("base[:4], base[2:]", "base[:3], base[3:]", "base[::2], base[1::2]", "base, base.detach()",
           "base, base.view(torch.int32)", "base.view(2, 3), base.view(2, 3).t()", "base, base.data", "base, base[:0]",
@@ -100,6 +104,9 @@ def _failing(dice: Dice) -> list[str]:
     text = dice.choice(FAILS).replace("{trunc|floor}", dice.choice(("trunc", "floor")))
     text = text.replace("{False|True}", dice.choice(("False", "True")))
     use = dice.weighted(((5, text), (3, f"r = r + ({text}).sum()"), (1, f"names.append({text})"), (1, f"y = {text}")))
+    if dice.chance(0.1):
+        asked = dice.choice(("torch.ones(1 + int(bad.item()))", "(a > 0)", "(c > bad)"))
+        use = dice.choice(TRUTHS).replace("{c}", asked)
     way = dice.weighted(((4, "plain"), (4, "except"), (1, "finally"), (1, "loop"), (1, "raise")))
     if way == "plain":
         return [use]
