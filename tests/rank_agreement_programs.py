@@ -77,6 +77,7 @@ def late(rank: int) -> Any:
     def calls() -> None:
         step = fs.compile(function)
         step(torch.ones(4), torch.ones(5))
+        dist.barrier()  # else the first rank may have learned something before another one compiles at all
         if rank == 0:
             step(torch.ones(6), torch.ones(5))
         dist.barrier()
@@ -95,6 +96,7 @@ def limit(rank: int) -> Any:
     def calls() -> None:
         step = fs.compile(function, recompile_limit=3)
         step(torch.ones(3), "")
+        dist.barrier()
         if rank == 0:
             for how in "abcd":
                 step(torch.ones(3), how)
